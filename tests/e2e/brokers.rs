@@ -44,6 +44,8 @@ fn fetched_records_are_linked_to_their_producers_and_cause_the_calls_for_them() 
     assert_eq!(report["right"], report["links"], "{report}");
     assert_eq!(report["calls"], report["records"], "one call for each record: {report}");
     assert_eq!(report["caused"], report["calls"], "{report}\n{said}");
+    let worked = report["worked"].as_u64().unwrap();
+    assert!(worked > report["calls"].as_u64().unwrap() / 2, "most records have a span of their own: {report}\n{said}");
 }
 
 #[test]

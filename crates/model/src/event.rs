@@ -204,6 +204,16 @@ pub fn by_stream(socket: u64, stream: u64) -> Option<u64> {
     fits.then_some(BY_STREAM | socket << NUMBER_BITS | (stream & STREAM_BITS))
 }
 
+/// Bit of a cause that names one message of several that came together, if the other bit of [`PROVISIONAL`] is clear.
+/// The rest is a hash of the exchange and the message's place there.
+pub const BY_MESSAGE: u64 = 2 << (NUMBER_BITS + SOCKET_BITS);
+
+/// Cause that names one message of an exchange, by its place there.
+pub fn by_message(exchange: u64, place: u64, number: u64) -> u64 {
+    let hash = crate::key::hash64(&[&exchange.to_le_bytes(), &place.to_le_bytes(), &number.to_le_bytes()]);
+    BY_MESSAGE | (hash & !PROVISIONAL)
+}
+
 /// Authoritative cause of a request that a program is about to write together with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamCause {

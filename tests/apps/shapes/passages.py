@@ -4,7 +4,8 @@
 | `linked` | of those: a fetch of this consumer that has it is linked to the produce that carried it |
 | `links` | from a fetch to a produce |
 | `right` | links whose two spans moved one whole batch of that producer, as far as this consumer got it |
-| `calls`, `caused` | made by consumers, one for each pair; those whose parent is the fetch that brought it |
+| `calls`, `caused` | made by consumers, one for each pair; those whose parent is the record, or its fetch |
+| `worked` | of those, the calls whose parent is the record |
 | `orphans` | calls whose parent is not there |
 | `requests` | records |
 | `exact` | records that are linked and caused at each consumer, by one fetch without a wrong link |
@@ -104,17 +105,21 @@ def compare(otlp, work):
         if not good or good != shared:
             spoiled.add(consumer)
 
-    brought = collections.defaultdict(list)  # record, pid → fetches that say that they have it
+    # Record, pid → fetches that say that they have it, and its own span.
+    brought, worked = collections.defaultdict(list), {}
     for id, (pid, attrs, _) in spans.items():
-        if attrs.get("messaging.operation.type") == "receive":
-            for key in set().union(*moves[id].values()):
+        for key in set().union(*moves[id].values()):
+            if attrs.get("messaging.operation.type") == "receive":
                 brought[key, pid].append(id)
-    caused = {(key, pid): parent for parent, pid, key in calls if parent in brought[key, pid]}
+            elif attrs.get("messaging.operation.type") == "process":
+                worked[key, pid] = id
+    of = lambda pair: (*brought[pair], worked.get(pair))  # noqa: E731
+    caused = {(key, pid): parent for parent, pid, key in calls if parent and parent in of((key, pid))}
     exact = lambda pair: (  # noqa: E731
         pair in linked
         and len(brought[pair]) == 1
         and brought[pair][0] not in spoiled
-        and caused.get(pair) == brought[pair][0]
+        and caused.get(pair) in (brought[pair][0], worked.get(pair, 0))
     )
     whole = [key for key in sent if received[key] and all(exact((key, pid)) for pid in received[key])]
     return {
@@ -127,6 +132,7 @@ def compare(otlp, work):
         "right": right,
         "calls": len(calls),
         "caused": len(caused),
+        "worked": sum(worked.get(pair) == parent for pair, parent in caused.items()),
         "orphans": sum(parent not in spans for parent, _, _ in calls),
         "link precision": right / max(len(links), 1),
         "link recall": len(linked & expected) / max(len(expected), 1),

@@ -9,6 +9,7 @@ use crate::framing::prefixed::Frame;
 use crate::text::clean;
 use std::borrow::Cow;
 use std::fmt::Write;
+use wirespan_model::broker::KAFKA_BATCHES;
 use wirespan_model::{AttrVal, Body, Message, Outcome};
 
 /// Longest text of a name that is kept, bytes.
@@ -178,6 +179,9 @@ pub(super) fn request<'a>(message: &mut Message<'a>, head: &Head<'a>, facts: Fac
             set("messaging.batch.message_count", n.into());
         }
     }
+    if head.key == api::PRODUCE && facts.acks == Some(0) {
+        named(message, &facts);
+    }
     batch(message, &facts);
     if let Some(context) = facts.context {
         message.carried = context;
@@ -223,6 +227,9 @@ pub(super) fn response<'a>(message: &mut Message<'a>, key: i16, facts: Facts<'a>
     if facts.parts().len() > 1 && records {
         message.attrs.push(("wirespan.kafka.partitions", AttrVal::Str(Cow::Owned(list(key, &facts, asked)))));
     }
+    if key == api::FETCH {
+        named(message, &facts);
+    }
     batch(message, &facts);
     if let Some(context) = facts.context {
         // The context of the record's producer: a link, not the parent of the fetch.
@@ -245,6 +252,38 @@ fn batch<'a>(message: &mut Message<'a>, facts: &Facts<'a>) {
     if let Some(codec) = facts.codec {
         message.attrs.push(("wirespan.kafka.compression", codec.into()));
     }
+}
+
+/// The names of the batches: of a producer that gets no answer, offsets tell nothing.
+fn named(message: &mut Message<'_>, facts: &Facts<'_>) {
+    let mut text = String::new();
+    let mut last = None;
+    for (at, batch) in &facts.batches {
+        let Some(part) = facts.parts().get(*at) else { continue };
+        if last.replace(*at) == Some(*at) {
+            text.push(',');
+        } else {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            place_of(part, &mut text);
+            text.push(':');
+        }
+        let _ = write!(text, "{}-{}={:x}", batch.first, batch.last, batch.name);
+    }
+    if !text.is_empty() {
+        message.attrs.push((KAFKA_BATCHES, AttrVal::Str(Cow::Owned(text))));
+    }
+}
+
+/// `topic/partition`.
+fn place_of(part: &Part<'_>, text: &mut String) {
+    match (topic_name(part.topic), part.topic) {
+        (Some(name), _) => text.push_str(&name),
+        (None, Topic::Id(id)) => text.push_str(&topics::id_text(&id)),
+        (None, _) => text.push('?'),
+    }
+    let _ = write!(text, "/{}", part.index);
 }
 
 /// Topic and partition of the first partition; returns the name.
@@ -280,12 +319,8 @@ fn list(key: i16, facts: &Facts<'_>, asked: &Remembered) -> String {
         if !text.is_empty() {
             text.push(' ');
         }
-        match (topic_name(part.topic), part.topic) {
-            (Some(name), _) => text.push_str(&name),
-            (None, Topic::Id(id)) => text.push_str(&topics::id_text(&id)),
-            (None, _) => text.push('?'),
-        }
-        let _ = write!(text, "/{}:{first}-", part.index);
+        place_of(part, &mut text);
+        let _ = write!(text, ":{first}-");
         if let Some(last) = last {
             let _ = write!(text, "{last}");
         }

@@ -1,9 +1,13 @@
 //! The facts of one message, gathered while it is read.
 
+use super::records::Batch;
 use wirespan_model::Carried;
 
 /// Most partitions of one message that are told apart.
 pub(super) const MAX_PARTS: usize = 16;
+
+/// Most batches of one message that are told apart.
+const MAX_BATCHES: usize = 256;
 
 /// A topic, by name or by id (fetch and produce from version 13 on).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub(super) struct Facts<'a> {
     pub(super) forgets: bool,
     /// Compression of the first batch that has one.
     pub(super) codec: Option<&'static str>,
+    /// Batches, each with the place of its partition in [`Facts::parts`].
+    pub(super) batches: Vec<(usize, Batch)>,
     /// Context in the headers of the first record that has one.
     pub(super) context: Option<Carried<'a>>,
     pub(super) software: Option<(&'a [u8], &'a [u8])>,
@@ -80,6 +86,14 @@ impl<'a> Facts<'a> {
         if let Some(free) = self.parts.get_mut(self.seen) {
             *free = part;
             self.seen = self.seen.saturating_add(1);
+        }
+    }
+
+    /// Batches of the partition that was pushed last.
+    pub(super) fn name(&mut self, batches: Vec<Batch>) {
+        if let (Some(at), Some(_)) = (self.seen.checked_sub(1), self.last_part()) {
+            self.batches.extend(batches.into_iter().map(|batch| (at, batch)));
+            self.batches.truncate(MAX_BATCHES);
         }
     }
 

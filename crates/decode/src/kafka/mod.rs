@@ -8,6 +8,8 @@
 //!   `wirespan.kafka.last_offset` (see below); `wirespan.kafka.high_watermark` bounds what a fetch could bring
 //! - **several partitions**: the first stands in the convention's attributes, up to 16 in `wirespan.kafka.partitions`
 //!   as `topic/partition:first-last`
+//! - **batches**: of a fetch, and of a produce that gets no response, `wirespan.kafka.batches` with a hash of each
+//!   batch's sum and times, which the broker keeps
 //! - **topic ids**: named by metadata responses of any connection of this process, else shown as
 //!   `wirespan.kafka.topic_id`
 //! - **fetch sessions**: a fetch that names no topic is about the one of its session, if that has one only

@@ -3,6 +3,7 @@
 use super::wire::{Reader, Stop};
 use crate::carried::Context;
 use crate::text::len64;
+use wirespan_model::broker::ElementHash;
 use wirespan_model::Carried;
 
 /// Offset, length, leader epoch and magic: where both formats agree.
@@ -11,6 +12,8 @@ const PREFIX: usize = 17;
 const BATCH: u64 = 49;
 /// Records of a batch that are searched for a context.
 const MAX_RECORDS: u32 = 16;
+/// Batches of one partition that get a name.
+const MAX_NAMED: usize = 256;
 /// Headers of a record that are searched.
 const MAX_HEADERS: i64 = 64;
 
@@ -27,6 +30,17 @@ pub(super) struct Batches<'a> {
     pub(super) whole: bool,
     pub(super) codec: Option<&'static str>,
     pub(super) context: Option<Carried<'a>>,
+    /// The batches in their order.
+    pub(super) named: Vec<Batch>,
+}
+
+/// A batch of records, by its name: the broker keeps what the producer has summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub(super) first: i64,
+    pub(super) last: i64,
+    /// It depends on a secret of this process, as the records might be guessed.
+    pub(super) name: u64,
 }
 
 fn codec(attributes: i16) -> Option<&'static str> {
@@ -93,10 +107,13 @@ pub(super) fn walk(bytes: Reader<'_>, len: u64) -> Result<Batches<'_>, Stop> {
 /// The rest of a batch's header, and the headers of its first records. Returns the last offset and the number of
 /// records.
 fn batch<'a>(mut r: Reader<'a>, first: i64, found: &mut Batches<'a>) -> Result<(i64, Option<u64>), Stop> {
-    r.i32()?;
+    let mut name = ElementHash::default();
+    // The sum, and both times behind the attributes and the number of the last record.
+    name.add(r.take(4)?);
     let attributes = r.i16()?;
     let last_delta = r.i32()?;
-    r.take(8 + 8 + 8 + 2 + 4)?;
+    name.add(r.take(8 + 8)?);
+    r.take(8 + 2 + 4)?;
     let count = u32::try_from(r.i32()?).map_err(|_| Stop::Bad)?;
     let last = first.saturating_add(i64::from(last_delta.max(0)));
     let packed = codec(attributes);
@@ -104,6 +121,9 @@ fn batch<'a>(mut r: Reader<'a>, first: i64, found: &mut Batches<'a>) -> Result<(
     if attributes & 0x20 != 0 {
         // Markers of a transaction, no messages.
         return Ok((last, Some(0)));
+    }
+    if found.named.len() < MAX_NAMED {
+        found.named.push(Batch { first, last, name: name.of_guessable(u64::from(count)) });
     }
     if packed.is_none() {
         for _ in 0..count.min(MAX_RECORDS) {

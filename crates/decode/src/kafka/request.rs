@@ -122,6 +122,7 @@ pub(super) fn records<'a>(r: &mut Reader<'a>, len: u32, stored: bool, facts: &mu
             part.last = found.last.filter(|_| found.whole);
         }
     }
+    facts.name(found.named);
     facts.codec = facts.codec.or(found.codec);
     if facts.context.is_none() {
         facts.context = found.context;

@@ -52,6 +52,25 @@ fn a_produce_without_acks_is_one_way() {
 }
 
 #[test]
+fn a_batch_that_nobody_confirms_has_the_same_name_at_its_consumer() {
+    let name = |said: &str| {
+        let list = said.split("wirespan.kafka.batches=").nth(1).unwrap().split(' ').next().unwrap();
+        list.split(['=', ',']).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let sent = say(&[c(produce9(7, 0, &[(0, plain_batch(0, 2))]))]).pop().unwrap();
+    let topic = [7; 16];
+    let both = w().raw(plain_batch(40, 2).0).raw(plain_batch(42, 3).0);
+    let got = say(&[c(fetch13(9, topic, 40)), s(fetched13(9, topic, 0, &both, 0))]).pop().unwrap();
+    let (sent, got) = (name(&sent), name(&got));
+    assert_eq!((sent[0].as_str(), sent.len()), ("orders/0:0-1", 2));
+    assert!(got[0].ends_with("/1:40-41") && got[2] == "42-44", "{got:?}");
+    assert_eq!(sent[1], got[1]);
+    assert_ne!(sent[1], got[3]);
+    let confirmed = say(&[c(produce9(7, 1, &[(0, plain_batch(0, 2))]))]).pop().unwrap();
+    assert!(!confirmed.contains("batches"), "{confirmed}");
+}
+
+#[test]
 fn errors_have_names() {
     let reply = |code: i16| say(&[c(produce9(7, 1, &[(0, w())])), s(produced9(7, &[(0, code, -1)]))]).pop().unwrap();
     let wrong = reply(10);

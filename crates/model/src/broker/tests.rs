@@ -39,6 +39,19 @@ fn several_partitions_are_read_from_their_list() {
 }
 
 #[test]
+fn a_batch_without_an_offset_is_found_by_its_name() {
+    let batches = |list: &str| message_ranges(&span("Fetch", &[(KAFKA_BATCHES, Value::from(list))]));
+    let sent = message_ranges(&span("Produce", &[(KAFKA_BATCHES, "orders/0:0-1=ab".into())]))[0];
+    let got = batches("orders/0:40-41=ab,42-44=cd bills/3:7-7=ef");
+    assert_eq!(got.iter().map(|range| range.overlaps(&sent)).collect::<Vec<_>>(), [true, false, false]);
+    assert!(got[0].keys().eq(sent.keys()));
+    let of = span("Fetch", &[(KAFKA_BATCHES, "a/b/0:40-41=ab,42-44=cd bills/3:7-7=ef".into())]);
+    let all: Vec<_> = kafka_batches(&of).map(|(part, name)| (part.topic, part.first, part.last, name)).collect();
+    assert_eq!(all, [("a/b", 40, 41, 0xab), ("a/b", 42, 44, 0xcd), ("bills", 7, 7, 0xef)]);
+    assert!(batches("orders/0:40-=ab x:,1 /").is_empty());
+}
+
+#[test]
 fn other_and_failed_requests_move_no_message() {
     assert!(message_ranges(&span("Metadata", &at("orders", "0", 1, 2))).is_empty());
     assert!(message_ranges(&span("Fetch", &at("orders", "0", 1, 2)[..2])).is_empty());

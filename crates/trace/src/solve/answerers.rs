@@ -5,9 +5,11 @@
 //! An event loop sends one call, or an answer, while it waits for another call, which tells it apart. Where coroutines
 //! are seen, a thread says nothing.
 
+use super::timeline::own_name;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use wirespan_model::attr::{ANSWER_COROUTINE, ANSWER_THREAD};
+use wirespan_model::broker::is_delivery;
 use wirespan_model::{ExchangeRange, Span, SpanId, Value};
 
 /// Most threads, and most answers, that are remembered.
@@ -46,10 +48,12 @@ impl Waits {
 pub(super) struct Answered {
     pub(super) span: SpanId,
     pub(super) exchange: ExchangeRange,
-    /// Its name by its stream, if it has one.
+    /// A name that no other request has, if others may have the same exchange.
     pub(super) stream: Option<u64>,
     start_ns: u64,
     end_ns: u64,
+    /// It is a message of a broker: many wait to be worked on, and an actor takes one after the other.
+    is_delivery: bool,
 }
 
 #[derive(Debug, Default)]
@@ -114,9 +118,10 @@ impl Answerers {
         let answered = Answered {
             span: span.id,
             exchange,
-            stream: span.stream_exchange(),
+            stream: own_name(span),
             start_ns: span.start_ns,
             end_ns: span.end_ns,
+            is_delivery: is_delivery(span),
         };
         if self.order.len() >= MAX_ANSWERS {
             self.forget();
@@ -165,6 +170,7 @@ impl Answerers {
         // at a time, so one of two answers was given by another.
         let is_clear = match actor {
             Actor::Thread(_) => true,
+            Actor::Coroutine(_) if answered.is_delivery => true,
             Actor::Coroutine(_) => acts.next(answered.end_ns + 1).filter(was_open).is_none(),
         };
         (is_clear && acts.ends_at(answered.end_ns) == 1).then_some(*answered)
@@ -185,6 +191,7 @@ impl Acts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wirespan_model::{SpanKind, TapSide};
 
     fn request(id: u64, start_ns: u64, end_ns: u64, answerer: u32) -> Span {
         let exchange = Some(ExchangeRange { first: id, last: id });
@@ -254,6 +261,20 @@ mod tests {
         let of = |coroutine| Span { coroutine, ..call(7, 3_010, 3_030) };
         assert_eq!((made_by(&answerers, &of(1)), made_by(&answerers, &of(2))), (Some(7), Some(8)));
         assert_eq!(made_by(&answerers, &of(3)), None);
+    }
+
+    #[test]
+    fn a_coroutine_works_on_one_message_after_the_other() {
+        let mut answerers = Answerers::default();
+        for (id, settled) in [(1, 50), (2, 100)] {
+            let mut message = request(id, 0, settled, 7);
+            (message.tap, message.kind) = (TapSide::ServerProcess, SpanKind::Consumer);
+            message.attrs.push((ANSWER_COROUTINE.into(), Value::Int(5)));
+            answerers.add_answer(&message);
+        }
+        let of = |at| Span { coroutine: 5, ..call(7, at, at + 10) };
+        assert_eq!((made_by(&answerers, &of(10)), made_by(&answerers, &of(60))), (Some(1), Some(2)));
+        assert_eq!(made_by(&answerers, &of(110)), None);
     }
 
     #[test]

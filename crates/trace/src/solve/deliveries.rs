@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use wirespan_model::attr::CAUSE_SPAN;
+use wirespan_model::attr::{ANSWER_COROUTINE, ANSWER_THREAD, CAUSE_SPAN};
 use wirespan_model::broker::{delivery_place, settlement};
 use wirespan_model::{Evidence, Span, Value};
 
@@ -57,10 +57,12 @@ impl Deliveries {
             own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(last.id.to_string().into())));
         }
         let end_ns = call.start_ns;
+        let by = [(ANSWER_THREAD, i64::from(call.tid)), (ANSWER_COROUTINE, call.coroutine as i64)];
         let as_request = |(tag, span): (u64, Arc<Span>)| {
             let mut request = Span::clone(&span);
             // Several may have come with one call, as requests on a shared connection do.
             (request.end_ns, request.response_ns, request.message_id) = (end_ns, end_ns, Some(tag));
+            request.attrs.extend(by.map(|(key, number)| (Cow::Borrowed(key), Value::Int(number))));
             Arc::new(request)
         };
         Some(all.into_iter().map(as_request).collect())

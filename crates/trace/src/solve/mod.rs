@@ -18,7 +18,9 @@
 //! bounded: beyond the bounds spans go on as they came, and are counted.
 
 mod after;
+mod align;
 mod answerers;
+mod batches;
 mod beam;
 mod belief;
 mod calibration;
@@ -32,6 +34,7 @@ mod model;
 mod opinions;
 mod order;
 mod process;
+mod records;
 mod sharing;
 mod signature;
 mod tally;
@@ -169,11 +172,19 @@ impl Solver {
         }
         let process = self.processes.entry((span.host_id, span.pid)).or_default();
         process.last_ns = process.last_ns.max(self.now_ns);
+        if calls {
+            process.records.add(&span);
+            if self.waiting < self.config.max_spans && process.aligns(&span) {
+                self.waiting += 1;
+                return;
+            }
+        }
         if let Some(settled) = calls.then(|| process.deliveries.settle(&mut span)).flatten() {
             settled.iter().for_each(|request| process.add_request(request));
             return sink(span);
         }
         if serves {
+            process.batches.add_request(&span);
             process.add_request(&span);
             return sink(span);
         }
@@ -240,8 +251,9 @@ impl Solver {
         // The process that has waited longest goes first.
         let Some(process) = due.max_by_key(|p| p.lag_ns(u64::MAX)) else { return false };
         process.solve(config, &mut |span, found| {
-            *waiting -= 1;
+            *waiting -= usize::from(found != Verdict::Made);
             match found {
+                Verdict::Made => sink(span),
                 Verdict::Kept(claim) => sink(kept(span, claim)),
                 Verdict::Named(named) => {
                     stats.inferred += 1;
@@ -310,6 +322,8 @@ enum Verdict {
     Named(Named),
     /// No request is likely enough.
     Open,
+    /// The span did not wait: it is new.
+    Made,
 }
 
 /// Whether nothing has to be inferred: the cause is known, or the message itself names its parent.

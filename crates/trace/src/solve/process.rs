@@ -6,11 +6,13 @@ mod learning;
 
 use super::after::After;
 use super::answerers::Answerers;
+use super::batches::Batches;
 use super::beam::{Beam, Decision};
 use super::candidate::{candidates, Candidate};
 use super::deliveries::Deliveries;
 use super::lives::Lives;
 use super::opinions::{is_opinion, Opinions, Weighed};
+use super::records::Records;
 use super::sharing::Sharing;
 use super::signature::Signatures;
 use super::threads::Threads;
@@ -72,6 +74,8 @@ pub(super) struct Process {
     pub(super) wakes: Wakes,
     lives: Lives,
     pub(super) deliveries: Deliveries,
+    pub(super) records: Records,
+    pub(super) batches: Batches,
     signatures: Signatures,
     /// Whether each thread may act for the requests that it reads; gone once that is decided.
     threads: Option<Threads>,
@@ -103,6 +107,8 @@ impl Default for Process {
             wakes: Wakes::default(),
             lives: Lives::default(),
             deliveries: Deliveries::default(),
+            records: Records::default(),
+            batches: Batches::default(),
             signatures: Signatures::default(),
             threads: Some(Threads::default()),
             last_ns: 0,
@@ -211,12 +217,20 @@ impl Process {
         }
     }
 
-    pub(super) fn waits(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
     /// Goes one step on with a slice of the due events.
     pub(super) fn solve(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+        if self.records.is_due(self.goal_ns) {
+            self.records.solve(self.goal_ns, out);
+        }
+        if self.batches.is_due(self.goal_ns) {
+            self.batches.solve(self.goal_ns, out);
+        }
+        if self.is_solver_due() {
+            self.solve_requests(config, out);
+        }
+    }
+
+    fn solve_requests(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         if self.held.is_none() {
             self.take_slice(config, out);
         }

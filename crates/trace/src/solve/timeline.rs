@@ -4,7 +4,7 @@ use super::after::After;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use wirespan_model::event::{exchange_socket, PROVISIONAL};
+use wirespan_model::event::{by_message, exchange_socket, PROVISIONAL};
 use wirespan_model::{ExchangeRange, Span, SpanId};
 
 /// Class of a request or of a call: all that have the same structure. 0 is "any other".
@@ -28,11 +28,18 @@ pub(super) struct Request {
     pub(super) exchange: ExchangeRange,
     /// The thread that read it.
     pub(super) tid: u32,
-    /// Its name by its stream, if it has one.
+    /// A name that no other request has, if others may have the same exchange.
     pub(super) stream: Option<u64>,
     pub(super) span: SpanId,
     /// Other requests may have the same exchange: requests of one connection that were read in one call.
     pub(super) is_shared: bool,
+}
+
+/// A name of a request that no other has, if others may have the same exchange: by its stream, or as a message of one
+/// call that brought several.
+pub(super) fn own_name(span: &Span) -> Option<u64> {
+    let message = || Some(by_message(span.exchange?.first, span.id.0, span.message_id?));
+    span.stream_exchange().or_else(message)
 }
 
 impl Request {
@@ -176,7 +183,7 @@ impl Timeline {
         self.next = self.next.wrapping_add(1);
         let class = self.class(0, signature);
         let end_ns = span.end_ns.max(span.start_ns);
-        let stream = span.stream_exchange();
+        let stream = own_name(span);
         let r = Request {
             id: self.next,
             class,
@@ -276,5 +283,26 @@ impl Timeline {
                 next as Class
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wirespan_model::ExchangeRange;
+
+    #[test]
+    fn messages_that_came_with_one_call_have_names_of_their_own() {
+        let message = |id: u64, tag: Option<u64>| Span {
+            id: SpanId(id),
+            exchange: Some(ExchangeRange { first: 7 << 24 | 1, last: 7 << 24 | 1 }),
+            message_id: tag,
+            ..Span::default()
+        };
+        let name = |id, tag| own_name(&message(id, tag));
+        assert!(name(1, Some(1)).is_some() && name(1, Some(1)) != name(2, Some(2)));
+        // Tags of two channels may be the same.
+        assert_ne!(name(1, Some(1)), name(2, Some(1)));
+        assert_eq!(name(1, None), None);
     }
 }
