@@ -111,7 +111,7 @@ fn services_of_python_with_threads_or_tasks_are_traced_exactly() {
 fn jobs_of_queues_lead_to_the_requests_that_asked_for_them() {
     stacks(&[("rq", 0.99), ("celery", 0.99), ("celery-threads", 0.99)]);
     stacks(&[("celery-rabbitmq", 0.97), ("bullmq", 0.98), ("sidekiq", 0.97)]);
-    stacks(&[("kafkajs", 0.85), ("amqplib", 0.95), ("amqp091-go", 0.95)]);
+    stacks(&[("kafkajs", 0.65), ("amqplib", 0.95), ("amqp091-go", 0.95)]);
 }
 
 /// An executor under gevent has a queue of greenlets.
