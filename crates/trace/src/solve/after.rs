@@ -30,6 +30,11 @@ const FOLLOWS: f64 = 0.95;
 /// much likelier the calls lie so than others.
 const TELLING: f64 = 4.0;
 const TELLING_EACH: f64 = 0.3;
+/// Less evidence of each call suffices if all of them together say so much, and so many times more than for any other
+/// class of requests.
+const LEAST_TELLING_EACH: f64 = 0.1;
+const TELLING_IN_ALL: f64 = 8.0;
+const CLEARER: f64 = 3.0;
 /// Least number of late calls per request.
 const LEAST_RATE: f64 = 0.25;
 /// Of the late calls, this share has ended when a request counts as ended; and how much longer it is given.
@@ -209,9 +214,7 @@ impl After {
             if n < FEW || within.encloses(call) || self.served.keys().any(|request| self.encloses(*request, call, n)) {
                 continue;
             }
-            let follows = self.served.keys().filter_map(|request| Some((self.follows(*request, call, n)?, *request)));
-            let best = follows.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-            if let Some((_, request)) = best {
+            if let Some(request) = self.followed(call, n) {
                 goes_on(request, &self.pairs[&(call, request)].ends);
             }
         }
@@ -233,14 +236,28 @@ impl After {
         pair.enclosed + 1.0 >= ENCLOSED * n && n * says(pair.enclosed / n, chance) >= TELLING
     }
 
-    /// How much speaks for calls of this class being made after answers to requests of a class, if enough does.
+    /// The class of requests after whose answers calls of this class are made, if that is clear.
+    fn followed(&self, call: Class, n: f64) -> Option<Class> {
+        let mut follows: Vec<(f64, Class)> =
+            self.served.keys().filter_map(|request| Some((self.follows(*request, call, n)?, *request))).collect();
+        follows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let &(evidence, request) = follows.first()?;
+        let next = follows.get(1).map_or(0.0, |second| second.0);
+        let in_all = evidence >= LEAST_TELLING_EACH && n * evidence >= TELLING_IN_ALL && evidence >= CLEARER * next;
+        (evidence >= TELLING_EACH || in_all).then_some(request)
+    }
+
+    /// How much each call of this class says for being made after an answer to a request of a class; none if requests
+    /// of that class enclose most of these calls, or if the calls are too few for it.
     fn follows(&self, request: Class, call: Class, n: f64) -> Option<f64> {
         let (pair, served) = (self.pairs.get(&(call, request))?, self.served.get(&request)?);
+        if pair.enclosed > n / 2.0 || n < LEAST_RATE * served.answers {
+            return None;
+        }
         let within = pair.begins.quantile(FOLLOWS, n)?;
         let follow = pair.begins.up_to(within);
         let chance = self.chance(served.all.begins.up_to(within), follow, n);
-        let evidence = says(follow / n, chance);
-        (evidence >= TELLING_EACH && n >= LEAST_RATE * served.answers).then_some(evidence)
+        Some(says(follow / n, chance))
     }
 }
 
