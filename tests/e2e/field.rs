@@ -80,7 +80,7 @@ fn stacks_with(bars: &[(&str, f64)], settings: &[&str]) {
 
 #[test]
 fn services_of_node_with_one_connection_to_redis_are_traced_exactly() {
-    stacks(&[("fastify", 0.9), ("express", 0.9), ("koa", 0.85)]);
+    stacks(&[("fastify", 0.9), ("express", 0.9)]);
 }
 
 /// A pool of connections to MongoDB; one connection of HTTP/2 for the calls of all requests.

@@ -11,7 +11,8 @@ class Kafka(Server):
     programs = ("java",)
     modules = ("kafka",)
     files = ("kafka/kafka_2.13-*.jar",)
-    also = ("kafka ApiVersions", "kafka Metadata", "kafka Fetch")  # requests of the client library, and of its polling
+    # Requests of the client library, and of its polling; and what the client does for a record, which is no exchange.
+    also = ("kafka ApiVersions", "kafka Metadata", "kafka Fetch", "kafka process")
     PARALLEL = 2
 
     def start(self):
