@@ -254,9 +254,15 @@ fn batch<'a>(message: &mut Message<'a>, facts: &Facts<'a>) {
     }
 }
 
+/// Room for the names of a few batches.
+const NAMED_BYTES: usize = 96;
+
 /// The names of the batches: of a producer that gets no answer, offsets tell nothing.
 fn named(message: &mut Message<'_>, facts: &Facts<'_>) {
-    let mut text = String::new();
+    if facts.batches.is_empty() {
+        return;
+    }
+    let mut text = String::with_capacity(NAMED_BYTES);
     let mut last = None;
     for (at, batch) in &facts.batches {
         let Some(part) = facts.parts().get(*at) else { continue };

@@ -1,6 +1,7 @@
 //! The facts of one message, gathered while it is read.
 
 use super::records::Batch;
+use smallvec::SmallVec;
 use wirespan_model::Carried;
 
 /// Most partitions of one message that are told apart.
@@ -72,7 +73,7 @@ pub(super) struct Facts<'a> {
     /// Compression of the first batch that has one.
     pub(super) codec: Option<&'static str>,
     /// Batches, each with the place of its partition in [`Facts::parts`].
-    pub(super) batches: Vec<(usize, Batch)>,
+    pub(super) batches: SmallVec<[(usize, Batch); 1]>,
     /// Context in the headers of the first record that has one.
     pub(super) context: Option<Carried<'a>>,
     pub(super) software: Option<(&'a [u8], &'a [u8])>,
@@ -90,7 +91,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Batches of the partition that was pushed last.
-    pub(super) fn name(&mut self, batches: Vec<Batch>) {
+    pub(super) fn name(&mut self, batches: SmallVec<[Batch; 1]>) {
         if let (Some(at), Some(_)) = (self.seen.checked_sub(1), self.last_part()) {
             self.batches.extend(batches.into_iter().map(|batch| (at, batch)));
             self.batches.truncate(MAX_BATCHES);

@@ -3,6 +3,7 @@
 use super::wire::{Reader, Stop};
 use crate::carried::Context;
 use crate::text::len64;
+use smallvec::SmallVec;
 use wirespan_model::broker::ElementHash;
 use wirespan_model::Carried;
 
@@ -30,8 +31,8 @@ pub(super) struct Batches<'a> {
     pub(super) whole: bool,
     pub(super) codec: Option<&'static str>,
     pub(super) context: Option<Carried<'a>>,
-    /// The batches in their order.
-    pub(super) named: Vec<Batch>,
+    /// The batches in their order, if they shall be named.
+    pub(super) named: Option<SmallVec<[Batch; 1]>>,
 }
 
 /// A batch of records, by its name: the broker keeps what the producer has summed up.
@@ -54,9 +55,9 @@ fn codec(attributes: i16) -> Option<&'static str> {
     }
 }
 
-/// Walks batches of `len` bytes in all, as far as they were captured.
-pub(super) fn walk(bytes: Reader<'_>, len: u64) -> Result<Batches<'_>, Stop> {
-    let mut found = Batches { records: Some(0), ..Batches::default() };
+/// Walks batches of `len` bytes in all, as far as they were captured. `names`: the batches shall be named.
+pub(super) fn walk(bytes: Reader<'_>, len: u64, names: bool) -> Result<Batches<'_>, Stop> {
+    let mut found = Batches { records: Some(0), named: names.then(SmallVec::new), ..Batches::default() };
     let mut at = 0u64;
     let mut rest = bytes.encoded(false);
     // The rest is too short for a batch: an old broker cut the last one off.
@@ -107,12 +108,11 @@ pub(super) fn walk(bytes: Reader<'_>, len: u64) -> Result<Batches<'_>, Stop> {
 /// The rest of a batch's header, and the headers of its first records. Returns the last offset and the number of
 /// records.
 fn batch<'a>(mut r: Reader<'a>, first: i64, found: &mut Batches<'a>) -> Result<(i64, Option<u64>), Stop> {
-    let mut name = ElementHash::default();
     // The sum, and both times behind the attributes and the number of the last record.
-    name.add(r.take(4)?);
+    let sum = r.take(4)?;
     let attributes = r.i16()?;
     let last_delta = r.i32()?;
-    name.add(r.take(8 + 8)?);
+    let times = r.take(8 + 8)?;
     r.take(8 + 2 + 4)?;
     let count = u32::try_from(r.i32()?).map_err(|_| Stop::Bad)?;
     let last = first.saturating_add(i64::from(last_delta.max(0)));
@@ -122,8 +122,11 @@ fn batch<'a>(mut r: Reader<'a>, first: i64, found: &mut Batches<'a>) -> Result<(
         // Markers of a transaction, no messages.
         return Ok((last, Some(0)));
     }
-    if found.named.len() < MAX_NAMED {
-        found.named.push(Batch { first, last, name: name.of_guessable(u64::from(count)) });
+    if let Some(named) = found.named.as_mut().filter(|named| named.len() < MAX_NAMED) {
+        let mut name = ElementHash::default();
+        name.add(sum);
+        name.add(times);
+        named.push(Batch { first, last, name: name.of_guessable(u64::from(count)) });
     }
     if packed.is_none() {
         for _ in 0..count.min(MAX_RECORDS) {

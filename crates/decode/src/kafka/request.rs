@@ -114,7 +114,8 @@ fn produce<'a>(v: i16, r: &mut Reader<'a>, facts: &mut Facts<'a>) -> Result<(), 
 
 /// Looks at the batches of the partition that was pushed last, and passes over them.
 pub(super) fn records<'a>(r: &mut Reader<'a>, len: u32, stored: bool, facts: &mut Facts<'a>) -> Result<(), Stop> {
-    let found = records::walk(*r, u64::from(len))?;
+    // A producer that gets an answer learns offsets, which name its records.
+    let found = records::walk(*r, u64::from(len), stored || facts.acks == Some(0))?;
     if let Some(part) = facts.last_part() {
         part.records = found.records.filter(|_| found.whole);
         if stored {
@@ -122,7 +123,7 @@ pub(super) fn records<'a>(r: &mut Reader<'a>, len: u32, stored: bool, facts: &mu
             part.last = found.last.filter(|_| found.whole);
         }
     }
-    facts.name(found.named);
+    facts.name(found.named.unwrap_or_default());
     facts.codec = facts.codec.or(found.codec);
     if facts.context.is_none() {
         facts.context = found.context;
