@@ -96,6 +96,11 @@ fn a_flame_graph_shows_in_which_code_a_request_ran_and_slow_ones_beside_usual_on
     let picture = flame(&ui, &[id], &dir.path().join("one.svg"));
     assert!(picture.starts_with("<svg") && picture.contains(">spin_work</text>"), "{picture}");
 
+    // Two slow requests at least are compared with usual ones.
+    within(Duration::from_secs(40), "more slow requests", || {
+        ask(port, "/spin/400");
+        (served(&ui, "/spin/400", "slow").len() >= 3).then_some(())
+    });
     within(Duration::from_secs(20), "usual requests", || {
         ask(port, "/sleep/20");
         (served(&ui, "/sleep/20", "sample").len() >= 3).then_some(())
