@@ -7,7 +7,8 @@
 //! publish in another order, as they wait for something first, the alignment explains little, and the connection is
 //! left to the solver.
 
-use super::align::{Align, Call, Given, Mark, Unit};
+use super::align::{evidence, Align, Call, Given, Mark, Unit, LEAST_CONFIDENCE};
+use super::calibration::SUREST;
 use super::signature::Signatures;
 use super::{Named, Verdict};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -29,8 +30,6 @@ const LEAST_FIT: f64 = 0.5;
 const JUDGED: u32 = 60;
 /// Messages of a connection that is left to the solver, after which it is tried again.
 const LEFT: u32 = 20_000;
-/// The alignment is never certain.
-const SUREST: f64 = 0.995;
 
 const MESSAGING_SYSTEM: &str = "messaging.system.name";
 
@@ -199,11 +198,10 @@ impl Batches {
 }
 
 fn named(span: &Span, given: &Given, requests: &BTreeMap<u64, Request>) -> Option<Named> {
-    let request = requests.get(&given.unit.filter(|_| given.confidence >= 0.5)?)?;
-    let is_claimed = span.cause.is_some_and(|cause| request.exchange.contains(cause));
+    let request = requests.get(&given.unit.filter(|_| given.confidence >= LEAST_CONFIDENCE)?)?;
     Some(Named {
         exchange: request.exchange.first,
-        evidence: span.cause_evidence.filter(|_| is_claimed).unwrap_or(Evidence::Inferred),
+        evidence: evidence(span, Some(request.exchange)),
         confidence: given.confidence.min(SUREST),
         span: request.is_shared.then_some(request.span),
     })

@@ -237,10 +237,7 @@ impl Process {
         for decision in self.decide() {
             self.judge_decision(config, decision, out);
         }
-        if self.held.is_some() {
-            return;
-        }
-        if self.has_events_due() {
+        if self.held.is_some() || self.has_events_due() {
             return;
         }
         self.longest_ns -= self.longest_ns / 64;

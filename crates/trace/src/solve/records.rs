@@ -9,7 +9,8 @@
 mod turns;
 
 use self::turns::Turns;
-use super::align::{Align, Call, Mark, Unit};
+use super::align::{evidence, Align, Call, Mark, Unit, LEAST_CONFIDENCE};
+use super::calibration::SUREST;
 use super::signature::Signatures;
 use super::{Named, Verdict};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,7 +21,7 @@ use wirespan_model::broker::{asks_for_messages, kafka_batches, kafka_commit, kaf
 use wirespan_model::broker::{Records as Fetched, KAFKA_BATCHES, PROCESS};
 use wirespan_model::event::{by_message, exchange_socket};
 use wirespan_model::key::hash64;
-use wirespan_model::{Evidence, ExchangeRange, Housekeeping, Span, SpanId, SpanKind, Status, TapSide};
+use wirespan_model::{ExchangeRange, Housekeeping, Span, SpanId, SpanKind, Status, TapSide};
 
 /// Most connections that are known to bring records.
 const MAX_SOCKETS: usize = 1_024;
@@ -29,12 +30,8 @@ const MAX_RECORDS: usize = 65_536;
 const MAX_FETCHED: u64 = 4_096;
 /// How well calls must be explained.
 const LEAST_FIT: f64 = 0.3;
-/// Least probability of the record of a call.
-const LEAST_CONFIDENCE: f64 = 0.5;
 /// A record's span ends so long after its last call, if no other record follows, ns.
 const LINGER_NS: u64 = 1_000_000_000;
-/// The alignment is never certain.
-const SUREST: f64 = 0.995;
 
 /// A record that was fetched.
 #[derive(Debug)]
@@ -229,8 +226,7 @@ impl Records {
         if !self.open.contains(&name) {
             self.open.push(name);
         }
-        let is_claimed = span.cause.is_some_and(|cause| record.fetch.exchange.is_some_and(|e| e.contains(cause)));
-        let evidence = span.cause_evidence.filter(|_| is_claimed).unwrap_or(Evidence::Inferred);
+        let evidence = evidence(span, record.fetch.exchange);
         Some(Named { exchange: record.cause, evidence, confidence: confidence.min(SUREST), span: None })
     }
 }

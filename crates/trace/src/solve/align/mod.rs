@@ -12,6 +12,7 @@ use lattice::{Bounds, Lattice, Start};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use table::{Belief, Counts, Table};
+use wirespan_model::{Evidence, ExchangeRange, Span};
 
 /// Most units, and most calls, that are aligned at a time.
 const MAX_UNITS: usize = 8_192;
@@ -49,6 +50,14 @@ const BUNDLE_NS: u64 = 300_000_000;
 /// A call is decided later if its unit is less probable than this, but no later than so, ns.
 const CLEAR: f64 = 0.9;
 const HOLD_NS: u64 = 6_000_000_000;
+/// Least probability of the unit of a call, for a link to it.
+pub(super) const LEAST_CONFIDENCE: f64 = 0.5;
+
+/// The evidence of a link to a unit of this exchange: what confirms the kernel's claim leaves its evidence.
+pub(super) fn evidence(call: &Span, exchange: Option<ExchangeRange>) -> Evidence {
+    let is_claimed = call.cause.zip(exchange).is_some_and(|(cause, exchange)| exchange.contains(cause));
+    call.cause_evidence.filter(|_| is_claimed).unwrap_or(Evidence::Inferred)
+}
 
 /// A unit of work.
 #[derive(Clone, Copy, Debug, PartialEq)]

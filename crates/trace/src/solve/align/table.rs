@@ -79,7 +79,7 @@ pub(super) struct Table {
     ends: Vec<f64>,
     none: Vec<f64>,
     width: usize,
-    /// Factor of a unit whose exchange is not, and is, that which the kernel names.
+    /// Two factors for a unit: the kernel names another exchange for the call, and it names the unit's own.
     pub(super) agrees: [f64; 2],
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use wirespan_model::test_support::SpanBuilder;
+use wirespan_model::Evidence;
 
 const MS: u64 = 1_000_000;
 const PLACE: [&str; 2] = ["orders", "bills"];
