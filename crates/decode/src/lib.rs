@@ -71,7 +71,7 @@ pub use infer::{infer, Verdict, PATIENCE};
 pub use mask::{Keep, KeepKey, Mask};
 pub use registry::Registry;
 
-use wirespan_model::{Attr, Chunk, Item, Transport, L7};
+use wirespan_model::{Attr, Chunk, Item, Side, Transport, L7};
 
 /// Most bytes that a parser keeps per side while a message head is incomplete.
 pub const MAX_BUFFERED: usize = 16 * 1024;
@@ -129,11 +129,25 @@ pub enum Pairing {
 pub enum Need {
     /// The start of the first call of each run of calls in one direction; of the others, their lengths.
     FirstCall,
+    /// The start of every call, as long as the user configured for a call. Bytes that are missing behind it hide no
+    /// request.
+    Starts,
     /// This many bytes of every call, at most 4096; 0 means as many as the user configured for a call.
     EveryCall(u32),
     /// Every call to its end, because one call holds many messages. The kernel copies 32 KiB of a call until it has
     /// copied 128 KiB of a run of calls in one direction, and 4 KiB of each later call of that run.
     WholeCalls,
+}
+
+/// The end of the message that a side is sending, if no length tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenEnd {
+    /// The parser will find it, however long the message pauses.
+    Comes,
+    /// Bytes are missing: the end may have been among them.
+    Lost,
+    /// There is no such message, or the protocol does not say.
+    Other,
 }
 
 /// A protocol: how to recognise it and how to read it.
@@ -186,6 +200,10 @@ pub trait Parser: Send {
     /// Asked once, after an [`Item::Upgrade`]: where the next protocol begins, and what holds for it.
     fn handover(&mut self) -> Handover {
         Handover::default()
+    }
+    /// What is known of the end of the message that a side is sending.
+    fn open_end(&self, _side: Side) -> OpenEnd {
+        OpenEnd::Other
     }
     /// Whether the parser has found that it must see whole calls of this connection, although [`Protocol::need`] asks
     /// for less.

@@ -94,6 +94,7 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, spoken: &Texts
     let sees = match protocol.need() {
         Need::WholeCalls => "whole calls".to_string(),
         Need::FirstCall => "first call of a run".to_string(),
+        Need::Starts => "start of every call".to_string(),
         Need::EveryCall(0) => "every call".to_string(),
         Need::EveryCall(n) => format!("every call, {n} bytes"),
     };

@@ -15,6 +15,8 @@ pub struct JoinConfig {
     pub datagram_window_ns: u64,
     /// Silence after which a response counts as ended if its end cannot be read (bytes were not captured).
     pub idle_flush_ns: u64,
+    /// The same for a response in chunks: more of them may show that it goes on.
+    pub stream_pause_ns: u64,
     /// How long bytes wait for earlier bytes of their stream, and how long a closed connection waits for late events.
     pub reorder_ns: u64,
     /// Most calls per direction that may wait for earlier bytes.
@@ -50,6 +52,7 @@ impl Default for JoinConfig {
             window_ns: 900_000_000_000,
             datagram_window_ns: 30_000_000_000,
             idle_flush_ns: 1_000_000_000,
+            stream_pause_ns: 4_000_000_000,
             reorder_ns: 100_000_000,
             reorder_events: 64,
             flow_period_ns: 60_000_000_000,

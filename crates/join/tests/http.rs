@@ -36,7 +36,7 @@ fn client_and_server_see_the_same_bytes() {
     assert_eq!(server.exchange, Some(ExchangeRange { first: 2 << 24 | 1, last: 2 << 24 | 1 }));
     assert_eq!((&*client.comm, &*client.resource.service), ("curl", "svc-100"));
     assert_ne!(client.id, server.id);
-    assert!(stage.verdicts().iter().all(|v| v.copy == CopyRule::FirstCallOnly(512) && v.protocol == "http"));
+    assert!(stage.verdicts().iter().all(|v| v.copy == CopyRule::EveryCall(512) && v.protocol == "http"));
 }
 
 #[test]

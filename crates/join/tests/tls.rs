@@ -56,7 +56,7 @@ fn plaintext_sent_inside_a_library_call_finds_its_record() {
     assert_eq!(client.cause, Some(9 << 24 | 4));
     assert_eq!((client.status_code, server.status_code), (Some(200), Some(200)));
     let verdicts = stage.verdicts();
-    assert!(verdicts.iter().any(|v| v.plaintext && v.copy == CopyRule::FirstCallOnly(512)), "{verdicts:?}");
+    assert!(verdicts.iter().any(|v| v.plaintext && v.copy == CopyRule::EveryCall(512)), "{verdicts:?}");
 }
 
 #[test]

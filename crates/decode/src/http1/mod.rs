@@ -10,6 +10,7 @@
 //! - **head never completed**: emitted in the same way when the response comes or the connection ends
 //! - **body**: skipped by `Content-Length` or chunk by chunk; bytes not captured are skipped exactly as long as they
 //!   lie inside
+//! - **chunks not captured**: found again where a call begins with a chunk, or at the last chunk
 //! - **after a gap or a broken start line**: lines are searched for the next valid start line
 //! - **meaning**: gRPC-Web, GraphQL, JSON-RPC and Elasticsearch by path, content type and the first bytes of JSON
 //!   bodies; facts from the body come with its end
@@ -22,6 +23,7 @@
 pub mod detect;
 mod emit;
 pub mod head;
+mod missing;
 pub mod parse;
 mod scan;
 pub mod start;
@@ -30,7 +32,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::{Detect, Keep, KeepKey, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, KeepKey, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -74,6 +76,10 @@ impl Protocol for Http1 {
 
     fn pairing(&self) -> Pairing {
         Pairing::InOrder
+    }
+
+    fn need(&self) -> Need {
+        Need::Starts
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {

@@ -9,7 +9,7 @@ use crate::framing::Out;
 use crate::mask::KeptHttp;
 use crate::semantics::Peek;
 use crate::text::{at_most, len64};
-use crate::{Parser, MAX_BUFFERED};
+use crate::{OpenEnd, Parser, MAX_BUFFERED};
 use memchr::memchr;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,8 +19,6 @@ use wirespan_model::{Chunk, Item, Side};
 pub const MAX_OUTSTANDING: usize = 1024;
 /// Capacity that an empty buffer keeps, so that split heads cost no allocation each.
 const KEPT_CAPACITY: usize = 2048;
-/// Bytes behind the last data of a chunked body: `\r\n0\r\n\r\n`.
-const LAST_CHUNK: u64 = 7;
 
 /// Parser of one connection.
 #[derive(Debug, Default)]
@@ -31,7 +29,9 @@ pub struct Http1Parser {
     /// Reads the body of the response that is under way.
     answer: Option<Box<Peek>>,
     /// The server side lost its place since the last request: older requests have been answered unseen.
-    server_lost: bool,
+    pub(super) server_lost: bool,
+    /// Bytes of the chunks of the present answer are missing, which has been told.
+    pub(super) chunks_missing: bool,
     /// The connection speaks another protocol now.
     upgraded: bool,
     /// The values that the user lets through.
@@ -40,6 +40,7 @@ pub struct Http1Parser {
 
 impl Parser for Http1Parser {
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
+        self.resume(&chunk);
         let mut rest = chunk.bytes;
         while !rest.is_empty() && !self.upgraded {
             let taken = self.step(chunk.side, rest, chunk.missing > 0, out).max(1);
@@ -63,6 +64,16 @@ impl Parser for Http1Parser {
     fn buffered(&self) -> usize {
         self.client.buf.len().saturating_add(self.server.buf.len())
     }
+
+    fn open_end(&self, side: Side) -> OpenEnd {
+        use State::{ChunkData, ChunkEnd, ChunkSize, SomeChunk, Trailer, UntilClose};
+        match self.server.state {
+            _ if side == Side::Client => OpenEnd::Other,
+            ChunkSize { .. } | ChunkData { .. } | ChunkEnd | Trailer { .. } | UntilClose => OpenEnd::Comes,
+            SomeChunk { .. } => OpenEnd::Lost,
+            _ => OpenEnd::Other,
+        }
+    }
 }
 
 impl Http1Parser {
@@ -70,7 +81,7 @@ impl Http1Parser {
         Http1Parser { kept, ..Http1Parser::default() }
     }
 
-    fn stream(&mut self, side: Side) -> &mut Stream {
+    pub(super) fn stream(&mut self, side: Side) -> &mut Stream {
         match side {
             Side::Client => &mut self.client,
             Side::Server => &mut self.server,
@@ -116,6 +127,10 @@ impl Http1Parser {
                     (1, State::SkipLine, false)
                 }
             },
+            State::SomeChunk { tail } => match tail.end(bytes) {
+                Ok(taken) => (taken, READY, true),
+                Err(tail) => (bytes.len(), State::SomeChunk { tail }, false),
+            },
             State::Trailer { blank } => match fields_end(bytes, blank) {
                 Ok(taken) => (taken, READY, true),
                 Err(blank) => (bytes.len(), State::Trailer { blank }, false),
@@ -147,7 +162,7 @@ impl Http1Parser {
     }
 
     /// What reads the body that a side sends now.
-    fn peeks(&mut self, side: Side) -> Option<&mut Peek> {
+    pub(super) fn peeks(&mut self, side: Side) -> Option<&mut Peek> {
         match side {
             Side::Client => self.asked.back_mut().and_then(|w| w.peek.as_deref_mut()),
             Side::Server => self.answer.as_deref_mut(),
@@ -155,7 +170,7 @@ impl Http1Parser {
     }
 
     /// A body ends.
-    fn end(&mut self, side: Side, offset: u64, out: Out<'_>) {
+    pub(super) fn end(&mut self, side: Side, offset: u64, out: Out<'_>) {
         let late = self.peeks(side).map(|p| p.late(side)).unwrap_or_default();
         out(Item::End { side, id: None, offset, late: &late });
         if side == Side::Server {
@@ -198,7 +213,7 @@ impl Http1Parser {
     }
 
     /// Gives the buffer back for the next head that comes in pieces.
-    fn keep(&mut self, side: Side, mut buf: Vec<u8>) {
+    pub(super) fn keep(&mut self, side: Side, mut buf: Vec<u8>) {
         let stream = self.stream(side);
         buf.clear();
         buf.shrink_to(KEPT_CAPACITY);
@@ -248,7 +263,7 @@ impl Http1Parser {
     }
 
     /// The rest of the head in `window` was not captured.
-    fn cut_head(&mut self, side: Side, window: &[u8], lost: bool, out: Out<'_>) -> State {
+    pub(super) fn cut_head(&mut self, side: Side, window: &[u8], lost: bool, out: Out<'_>) -> State {
         if readable(side, window) {
             out(Item::Malformed { side, reason: reason::HEAD_GAP });
             self.emit(side, window, Seen::Cut, out);
@@ -277,6 +292,7 @@ impl Http1Parser {
                 let answered = emit::response(head, offset, seen, &mut self.asked, self.kept.as_deref(), out);
                 told = answered.peek.is_some();
                 self.answer = answered.peek;
+                self.chunks_missing = false;
                 let framing = answered.framing;
                 if answered.refused && self.asked.is_empty() && !matches!(self.client.state, State::Head { .. }) {
                     // The body may come all the same (RFC 9110, 10.1.1): the search passes over it.
@@ -306,7 +322,8 @@ impl Http1Parser {
             self.asked.clear();
             self.server_lost = false;
         }
-        let waits = matches!(self.server.state, State::UntilClose | State::Length { unsure: true, .. });
+        use State::{Length, SomeChunk, UntilClose};
+        let waits = matches!(self.server.state, UntilClose | SomeChunk { .. } | Length { unsure: true, .. });
         if waits && self.asked.is_empty() {
             self.server.state = LOST;
         }
@@ -317,63 +334,7 @@ impl Http1Parser {
         self.asked.push_back(asked);
     }
 
-    /// `missing` bytes of a side were not captured.
-    fn gap(&mut self, side: Side, missing: u64, out: Out<'_>) {
-        if let Some(peek) = self.peeks(side) {
-            peek.missing(side, missing);
-        }
-        let stream = self.stream(side);
-        let (mut lost, mut ended) = (None, None);
-        match stream.state {
-            State::Head { lost: false } if stream.buf.is_empty() => lost = Some(reason::GAP),
-            State::Head { lost: already } => {
-                let buf = std::mem::take(&mut stream.buf);
-                if !buf.is_empty() {
-                    self.cut_head(side, &buf, already, out);
-                    let stream = self.stream(side);
-                    stream.offset = stream.offset.saturating_add(len64(buf.len()));
-                    self.keep(side, buf);
-                }
-                self.lose(side);
-            }
-            State::SkipLine => stream.state = LOST,
-            State::Length { left, end, unsure } => {
-                if missing < left {
-                    stream.state = State::Length { left: left.saturating_sub(missing), end, unsure };
-                } else {
-                    ended = end.then(|| stream.offset.saturating_add(left));
-                    stream.state = READY;
-                    lost = (missing > left).then_some(reason::GAP);
-                }
-            }
-            State::ChunkData { left } => match missing.checked_sub(left) {
-                Some(0) => stream.state = State::ChunkEnd,
-                Some(beyond) => {
-                    if beyond == LAST_CHUNK {
-                        // Exactly the last chunk fits: the usual end of a body written with one call.
-                        ended = Some(stream.offset.saturating_add(missing));
-                    }
-                    lost = Some(reason::GAP);
-                }
-                None => stream.state = State::ChunkData { left: left.saturating_sub(missing) },
-            },
-            State::ChunkSize { .. } | State::ChunkEnd | State::Trailer { .. } | State::LongHead { .. } => {
-                lost = Some(reason::GAP);
-            }
-            State::UntilClose => {}
-        }
-        if let Some(offset) = ended {
-            self.end(side, offset, out);
-        }
-        if let Some(reason) = lost {
-            out(Item::Malformed { side, reason });
-            self.lose(side);
-        }
-        let stream = self.stream(side);
-        stream.offset = stream.offset.saturating_add(missing);
-    }
-
-    fn lose(&mut self, side: Side) {
+    pub(super) fn lose(&mut self, side: Side) {
         self.stream(side).state = LOST;
         self.server_lost |= side == Side::Server;
     }

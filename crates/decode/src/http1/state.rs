@@ -50,12 +50,40 @@ pub(super) enum State {
     ChunkData { left: u64 },
     /// Behind the data of a chunk.
     ChunkEnd,
+    /// In a chunked body of which bytes are missing; how much of its end the last bytes may be.
+    SomeChunk { tail: Tail },
     /// In the trailer section; `blank` if the line is empty so far.
     Trailer { blank: bool },
     /// In a head of which the beginning was emitted.
     LongHead { blank: bool, framing: Framing },
     /// In a body that the close ends.
     UntilClose,
+}
+
+/// The last chunk, behind the data of another one.
+pub(super) const LAST: &[u8] = b"\r\n0\r\n\r\n";
+
+/// How many of the last bytes of a body may be the beginning of [`LAST`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tail(u8);
+
+impl Tail {
+    /// Looks for the end of the body: `Ok` with the number of bytes up to behind it.
+    pub(super) fn end(self, bytes: &[u8]) -> Result<usize, Tail> {
+        let mut seen = usize::from(self.0);
+        for (i, byte) in bytes.iter().enumerate() {
+            seen = match LAST.get(seen) == Some(byte) {
+                true => seen.saturating_add(1),
+                // The line end behind a 0 may be the one before the last chunk.
+                false if seen == 5 && *byte == b'0' => 3,
+                false => usize::from(*byte == b'\r'),
+            };
+            if seen == LAST.len() {
+                return Ok(i.saturating_add(1));
+            }
+        }
+        Err(Tail(u8::try_from(seen).unwrap_or(0)))
+    }
 }
 
 impl Default for State {

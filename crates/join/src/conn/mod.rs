@@ -170,6 +170,7 @@ impl Conn {
             self.session.rest();
         } else {
             self.with(env, sink, |session, ctx, out| session.tick(now_ns, ctx, out));
+            self.enter_stream(env);
         }
         let silent_ns = now_ns.saturating_sub(self.closing.last_ns);
         if self.facts.is_datagram() && silent_ns >= env.config.datagram_idle_ns {

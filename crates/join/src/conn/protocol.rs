@@ -6,8 +6,8 @@ use crate::infer::guess;
 use crate::joiner::Env;
 use crate::session::{Session, Usage};
 use crate::verdict::{CopyRule, Verdict};
-use wirespan_decode::{Need, Parser, Protocol, Verdict as Guess};
-use wirespan_model::{DataEvent, Direction, Role, Span};
+use wirespan_decode::{Need, OpenEnd, Parser, Protocol, Verdict as Guess};
+use wirespan_model::{DataEvent, Direction, Role, Side, Span};
 
 /// Failed guesses after which a connection counts as not understood.
 const MAX_GUESSES: u32 = 4;
@@ -31,13 +31,15 @@ pub(super) struct ProtocolState {
     pub(super) upgrades: u32,
     /// The copy rule last sent to the kernel.
     pub(super) copy: Option<CopyRule>,
+    /// More is copied than the protocol asks for, because of an answer that lasts.
+    pub(super) in_stream: bool,
     /// Whether a connection that is not understood may go on with TLS.
     pub(super) midway: Midway,
 }
 
 impl Default for ProtocolState {
     fn default() -> Self {
-        ProtocolState { mode: Mode::undecided(), upgrades: 0, copy: None, midway: Midway::default() }
+        ProtocolState { mode: Mode::undecided(), upgrades: 0, copy: None, in_stream: false, midway: Midway::default() }
     }
 }
 
@@ -128,6 +130,7 @@ impl Conn {
             // Redis, a library sends a script with its arguments whole when it calls it for the first time.
             Need::FirstCall if protocol.pipelines() => CopyRule::FirstCallOnly(env.config.whole_bytes),
             Need::FirstCall => CopyRule::FirstCallOnly(env.config.copy_bytes),
+            Need::Starts => CopyRule::EveryCall(env.config.copy_bytes),
             Need::EveryCall(bytes) => CopyRule::EveryCall(bytes.max(env.config.copy_bytes)),
             Need::WholeCalls => CopyRule::EveryCall(env.config.whole_bytes),
         };
@@ -140,6 +143,23 @@ impl Conn {
         if self.session.messages > EARLY_MESSAGES && self.protocol.copy == Some(whole) {
             let bytes = env.config.copy_bytes.max(env.config.pipelined_bytes);
             self.decide(protocol, CopyRule::FirstCallOnly(bytes), env);
+        }
+    }
+
+    /// An answer without a length has lasted until a tick: to find its end, more of its calls is copied.
+    pub(super) fn enter_stream(&mut self, env: &mut Env) {
+        let Mode::Reading { protocol, parser } = &self.protocol.mode else { return };
+        let (name, open) = (protocol.name(), parser.open_end(Side::Server) != OpenEnd::Other);
+        if open && self.protocol.copy == Some(CopyRule::EveryCall(env.config.copy_bytes)) {
+            self.protocol.in_stream = true;
+            self.decide(name, CopyRule::EveryCall(env.config.pipelined_bytes), env);
+        }
+    }
+
+    /// The next message has come behind such an answer.
+    pub(super) fn leave_stream(&mut self, protocol: &'static str, env: &mut Env) {
+        if std::mem::take(&mut self.protocol.in_stream) {
+            self.decide(protocol, CopyRule::EveryCall(env.config.copy_bytes), env);
         }
     }
 

@@ -5,7 +5,7 @@ use super::{index, Conn};
 use crate::joiner::Env;
 use crate::session::Ending;
 use crate::verdict::CopyRule;
-use wirespan_decode::Need;
+use wirespan_decode::{Need, OpenEnd};
 use wirespan_model::{Chunk, DataEvent, Direction, Span};
 
 /// Complaints of a parser without a message in between, after which the guess of the protocol counts as wrong.
@@ -24,8 +24,12 @@ impl Conn {
             return self.upgrade(name, Some(d), env, sink);
         }
         let Mode::Reading { protocol, parser } = &self.protocol.mode else { return };
-        let needs_whole = parser.needs_whole();
-        let (name, first_only) = (protocol.name(), protocol.need() == Need::FirstCall);
+        let (needs_whole, open_end) = (parser.needs_whole(), parser.open_end(side));
+        let (name, first_only) = (protocol.name(), matches!(protocol.need(), Need::FirstCall | Need::Starts));
+        self.session.open_ends[side as usize] = open_end;
+        if self.session.messages > before && open_end == OpenEnd::Other {
+            self.leave_stream(name, env);
+        }
         if let Some(copy) = self.protocol.copy.filter(|_| self.session.usage != usage && self.facts.is_live()) {
             self.send_verdict(name, copy, env);
         }

@@ -48,7 +48,7 @@ impl Conn {
                     self.session.wait(1, first);
                 }
                 let bytes = match protocol.need() {
-                    Need::FirstCall => 0,
+                    Need::FirstCall | Need::Starts => 0,
                     Need::EveryCall(bytes) => bytes,
                     Need::WholeCalls => env.config.whole_bytes,
                 };

@@ -11,7 +11,7 @@ use crate::conn::Ctx;
 use crate::pending::{Queue, OPEN};
 use crate::spans;
 use crate::stats::JoinStats;
-use wirespan_decode::Pairing;
+use wirespan_decode::{OpenEnd, Pairing};
 use wirespan_model::{Body, Item, Kind, Message, Side, Span, Status};
 
 /// Where finished spans and counters go.
@@ -67,6 +67,8 @@ pub(crate) struct Session {
     pub(crate) messages: u64,
     /// Complaints of the parser since the last message.
     pub(crate) malformed: u32,
+    /// What is known of the end of the message that each side is sending, if no length tells it.
+    pub(crate) open_ends: [OpenEnd; 2],
     /// Bytes that were not captured may have held messages.
     pub(crate) holed: bool,
     /// When messages of a side were lost, so that counting pairs nothing any more, Unix ns.
@@ -95,6 +97,7 @@ impl Session {
             last_loop_call: None,
             messages: 0,
             malformed: 0,
+            open_ends: [OpenEnd::Other; 2],
             holed: false,
             gap: [None, None],
         }

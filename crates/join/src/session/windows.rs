@@ -6,7 +6,7 @@ use crate::errno;
 use crate::pending::{Match, Pending, OPEN};
 use crate::spans;
 use std::borrow::Cow;
-use wirespan_decode::Pairing;
+use wirespan_decode::{OpenEnd, Pairing};
 use wirespan_model::{Late, Outcome, Side, Status, Value};
 
 /// Says on the span that part of it was not observed.
@@ -123,7 +123,12 @@ impl Session {
             let stream = ctx.stream(p.side.peer());
             let idle = now_ns.saturating_sub(stream.last_ns);
             let to = stream.marked_to();
-            if r.end == OPEN && self.is_lost(slot, ctx) && idle >= ctx.config.idle_flush_ns {
+            let silence = match self.open_ends[ix(p.side.peer())] {
+                OpenEnd::Comes => window,
+                OpenEnd::Lost => ctx.config.stream_pause_ns,
+                OpenEnd::Other => ctx.config.idle_flush_ns,
+            };
+            if r.end == OPEN && self.is_lost(slot, ctx) && idle >= silence {
                 self.ended(slot, true, to, ctx, out);
             } else if idle >= window {
                 self.cut(slot, Ending::Abandoned, now_ns, ctx, out);

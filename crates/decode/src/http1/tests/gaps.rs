@@ -1,8 +1,11 @@
 //! Bytes that were not captured.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
+use crate::http1::state::Tail;
 use crate::http1::Http1;
-use crate::testing::{c, s, tcp, tcp_to_the_end, Turn};
+use crate::testing::{c, s, say, tcp, tcp_to_the_end, Turn};
+use crate::{OpenEnd, Protocol};
+use wirespan_model::{Side, Transport};
 
 fn gap(turn: Turn, missing: u64) -> Turn {
     (turn.0, turn.1, missing)
@@ -116,7 +119,7 @@ fn a_gap_up_to_the_last_chunk_ends_the_body() {
 }
 
 #[test]
-fn gaps_over_chunk_boundaries_resynchronise_at_the_next_head() {
+fn gaps_over_chunk_boundaries_resynchronise_at_the_last_chunk() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let said = short(&[
         c("GET / HTTP/1.1\r\n\r\n"),
@@ -124,7 +127,7 @@ fn gaps_over_chunk_boundaries_resynchronise_at_the_next_head() {
         s("more data\r\n0\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"),
     ]);
     assert_eq!(said[2], "Malformed Server http_gap");
-    assert!(said[3].contains("status=204"), "{said:?}");
+    assert!(said[3].starts_with("End") && said[4].contains("status=204"), "{said:?}");
 }
 
 #[test]
@@ -182,4 +185,71 @@ fn the_end_of_the_connection_emits_incomplete_heads() {
     assert!(said[2].starts_with("C req @19+13 body=open GET /never/en"), "{}", said[2]);
     assert!(said[4].starts_with("S resp @0+21 body=open status=200 Ok"), "{}", said[4]);
     assert!(tcp_to_the_end(&Http1, &[c("GE")]).is_empty());
+}
+
+/// What is known of the end of an answer in chunks after these calls, and the ends that were told.
+fn streamed(calls: &[Turn]) -> (OpenEnd, Vec<String>) {
+    let mut parser = Http1.parser(Transport::Tcp);
+    say(&mut *parser, &[c("GET /events HTTP/1.1\r\n\r\n")]);
+    let said = say(&mut *parser, calls);
+    let ends = said.into_iter().filter(|l| l.starts_with("End") || l.starts_with("Malformed")).collect();
+    (parser.open_end(Side::Server), ends)
+}
+
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+const HOLE: &str = "Malformed Server http_gap";
+
+#[test]
+fn calls_of_one_long_chunk_each_lose_no_place() {
+    // 1000 bytes, of which 4 are seen, and the line end.
+    let calls = [s(CHUNKED), gap(s("3e8\r\naaaa"), 998), gap(s("3e8\r\naaaa"), 998)];
+    assert_eq!(streamed(&calls), (OpenEnd::Comes, vec![]));
+    let all = [&calls[..], &[s("0\r\n\r\n")]].concat();
+    let (end, ends) = streamed(&all);
+    assert_eq!((end, ends.len()), (OpenEnd::Other, 1), "{ends:?}");
+}
+
+#[test]
+fn a_call_that_begins_with_a_chunk_tells_the_place_again() {
+    let lost = [s(CHUNKED), gap(s("3e8\r\naaaa"), 2000)];
+    let and = |call: Turn| streamed(&[&lost[..], &[call]].concat());
+    assert_eq!(streamed(&lost), (OpenEnd::Lost, vec![HOLE.to_owned()]));
+    assert_eq!(and(gap(s("3e8\r\nbbbb"), 998)).0, OpenEnd::Comes);
+    assert_eq!(and(s("5\r\nhello\r\n")).0, OpenEnd::Comes);
+    assert_eq!(and(s("0\r\n\r\n")).0, OpenEnd::Other);
+    assert_eq!(and(s("and so on\r\n0\r\n\r\n")).0, OpenEnd::Other);
+    // No chunks.
+    for other in ["5\r\nhello you\r\n", "5\nhello\r\n", "data: 5\r\nhello\r\n", "\r\n", "0\r\nx"] {
+        assert_eq!(and(s(other)), (OpenEnd::Lost, vec![HOLE.to_owned()]), "{other:?}");
+    }
+}
+
+#[test]
+fn however_often_chunks_are_missing_it_is_told_once() {
+    let mut calls = vec![s(CHUNKED)];
+    (0..200).for_each(|_| calls.push(gap(s("3e8\r\naaaa"), 2000)));
+    assert_eq!(streamed(&calls), (OpenEnd::Lost, vec![HOLE.to_owned()]));
+}
+
+#[test]
+fn after_missing_chunks_the_next_answer_is_found() {
+    let next = "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n";
+    let asked = c("GET / HTTP/1.1\r\n\r\n");
+    let lost = [asked.clone(), s(CHUNKED), gap(s("3e8\r\naaaa"), 2000)];
+    for more in [vec![asked.clone(), s(next)], vec![s(next)]] {
+        let said = tcp(&Http1, &[&lost[..], &more].concat());
+        assert!(said.iter().any(|l| l.contains("status=404")), "{said:?}");
+    }
+}
+
+#[test]
+fn the_last_chunk_is_found_wherever_calls_are_cut() {
+    let body = b"0\r\n0\r\n\r\r\n\r\n00\r\n\n\r\n0\r\n0\r\n0\r\n\r\n";
+    for cut in 1..body.len() {
+        let taken = match Tail::default().end(&body[..cut]) {
+            Ok(taken) => taken,
+            Err(tail) => cut + tail.end(&body[cut..]).unwrap(),
+        };
+        assert_eq!(taken, body.len(), "cut at {cut}");
+    }
 }
