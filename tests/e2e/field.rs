@@ -114,6 +114,12 @@ fn jobs_of_queues_lead_to_the_requests_that_asked_for_them() {
     stacks(&[("kafkajs", 0.65), ("amqplib", 0.95), ("amqp091-go", 0.95)]);
 }
 
+/// Four languages in a row: greenlets, threads, a pool of threads and an event loop.
+#[test]
+fn the_services_of_bookinfo_are_traced_exactly() {
+    stacks(&[("bookinfo", 0.98)]);
+}
+
 /// An executor under gevent has a queue of greenlets.
 #[test]
 fn services_of_python_under_gevent_are_traced_exactly() {

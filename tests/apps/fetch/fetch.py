@@ -138,7 +138,7 @@ def go(name, folder=None):
 
 
 FIELD_JAVA = {
-    "tomcat": ["Tomcat.java"],
+    "tomcat": ["Tomcat.java", "Reviews.java"],
     "jetty": ["Jetty.java"],
     "undertow": ["Undertow.java"],
     "virtual": ["Virtual.java"],

@@ -28,6 +28,7 @@ from stacks import STACKS  # noqa: E402
 AMQP_URL = f"amqp://127.0.0.1:{SERVERS['rabbitmq'].port}"
 KAFKA_URL = f"127.0.0.1:{SERVERS['kafka'].port}"
 USERS, BACK, BEHIND = 7000, 7001, 7002  # where users come, the back, the front if a proxy is before it
+MORE = 7010  # the first of the further services
 
 
 class Skip(Exception):
@@ -69,12 +70,14 @@ class Run(services.Services):
             "MONGO_URL": f"mongodb://127.0.0.1:{SERVERS['mongodb'].port}",
             "LEAF_URL": f"http://127.0.0.1:{SERVERS['leaf'].port}",
             "BACK_URL": f"http{'s' if self.stack.tls else ''}://127.0.0.1:{BACK}",
+            **{f"{name.upper()}_URL": f"http://127.0.0.1:{MORE + i}" for i, name in enumerate(self.stack.more)},
             **({"AMQP_URL": AMQP_URL} if "rabbitmq" in self.stack.servers else {}),
             **({"KAFKA_URL": KAFKA_URL} if "kafka" in self.stack.servers else {}),
             **(self.certificate() if self.stack.tls else {}),
         }
         front = BEHIND if self.stack.proxy else USERS
         apps = (
+            *((name, app, MORE + i) for i, (name, app) in enumerate(self.stack.more.items())),
             ("jobs", self.stack.jobs, None),
             ("back", self.stack.back, BACK),
             ("front", self.stack.front, front),
@@ -131,7 +134,7 @@ def check(stack):
     for server in stack.servers:
         if why := SERVERS[server].missing(None):
             raise Skip(why)
-    for app in (stack.front, stack.back, stack.proxy, stack.jobs):
+    for app in (stack.front, stack.back, stack.proxy, stack.jobs, *stack.more.values()):
         for program in app.programs if app else ():
             if not shutil.which(program):
                 raise Skip(f"needs {program}")

@@ -38,5 +38,6 @@ class Stack:
     servers: tuple = ("leaf", "redis", "postgresql")
     back: App | None = None  # what `/nest/ID` of the front calls, at `/seq/ID`
     proxy: App | None = None  # in front of the front
+    more: dict = dataclasses.field(default_factory=dict)  # further services; all know the one named X as X_URL
     jobs: App | None = None  # takes jobs from a queue, and serves nobody
     tls: bool = False  # front and back have TLS_CERT and TLS_KEY, and BACK_URL is https
