@@ -9,7 +9,7 @@
 //!    └──mirrored──▶ [mirror thread: the spans of packets] ────────┘
 //! ```
 
-use crate::capture_thread::{CaptureThread, Order, Processes};
+use crate::capture_thread::{CaptureThread, Order, Processes, Why};
 use crate::clock::now_ns;
 use crate::counters::Counters;
 use crate::flows::{FlowThread, Rhythm};
@@ -17,6 +17,7 @@ use crate::memory;
 use crate::packet::{Mirroring, Mirrors, Watch, Watching};
 use crate::pipeline::{self, Batch, Pipeline};
 use crate::slow::{Rule, Scoped, Slow};
+use crate::syscalls::CallOrder;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender, TrySendError};
 use std::path::PathBuf;
@@ -25,11 +26,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wirespan_capture::features::Feature;
-use wirespan_capture::{Capture, Options, Targets};
+use wirespan_capture::{CallSet, Capture, Options, Targets};
 use wirespan_enrich::Enricher;
 use wirespan_join::{JoinConfig, Windows};
+use wirespan_model::syscalls::CallForm;
 use wirespan_ship::{Sink, SinkError};
-use wirespan_view::{parse_duration, WhyOrder, WhySource};
+use wirespan_view::{parse_duration, WhyBegun, WhyOrder, WhySource};
 
 /// Orders that may wait for the capture thread.
 const ORDERS: usize = 16;
@@ -124,21 +126,17 @@ impl Agent {
         answered.recv().map_err(|_| anyhow!("the agent has stopped"))?
     }
 
-    /// Begins to record what slow requests wait for, whenever a user asks for it.
+    /// Begins to record what slow requests do, whenever a user asks for it.
     pub(crate) fn why(&self) -> Arc<WhySource> {
         let orders = self.orders.clone();
         Arc::new(move |asked: &WhyOrder| {
-            let rule = Rule::read(&asked.threshold).map_err(|why| ("threshold", why.to_string()))?;
-            let time = parse_duration(&asked.time).map_err(|why| ("for", why))?;
-            if time == 0 || time > LONGEST_WHY_NS {
-                return Err(("for", format!("`{}` is not a time between 1ns and 1h", asked.time)));
-            }
-            let until_ns = now_ns() + time;
+            let why = understood(asked)?;
+            let until_ns = why.until_ns;
             let (answer, answered) = bounded(1);
-            let order = Order::TraceWhy(Scoped::of(&asked.service, &asked.endpoint, rule), until_ns, answer);
-            let sent = orders.try_send(order).map_err(|_| anyhow!("the agent is busy, or has stopped"));
+            let sent = orders.try_send(Order::TraceWhy(why, answer));
+            let sent = sent.map_err(|_| anyhow!("the agent is busy, or has stopped"));
             let done = sent.and_then(|()| answered.recv_timeout(LONGEST_ANSWER).unwrap_or_else(|e| Err(anyhow!(e))));
-            done.map(|()| until_ns).map_err(|why| ("", format!("{why:#}")))
+            done.map(|begun| WhyBegun { until_ns, processes: begun.processes }).map_err(|why| ("", format!("{why:#}")))
         })
     }
 
@@ -180,4 +178,30 @@ impl Agent {
         self.out.join().map_err(|_| anyhow!("the out thread panicked"))?;
         captured.and(drained.unwrap_or(Ok(()))).and(watched).and(mirrored)
     }
+}
+
+/// What an order asks for, from now on; else the name of the wrong parameter and the reason.
+fn understood(asked: &WhyOrder) -> Result<Why, (&'static str, String)> {
+    let waits = asked.threshold != WhyOrder::NO_WAITS;
+    let rule = if waits { Rule::read(&asked.threshold) } else { Ok(Rule::Learnt) };
+    let rule = rule.map_err(|why| ("threshold", why.to_string()))?;
+    let time = parse_duration(&asked.time).map_err(|why| ("for", why))?;
+    if time == 0 || time > LONGEST_WHY_NS {
+        return Err(("for", format!("`{}` is not a time between 1ns and 1h", asked.time)));
+    }
+    let until_ns = now_ns() + time;
+    let of = Scoped::of(&asked.service, &asked.endpoint, rule);
+    let form = CallForm::read(&asked.form)
+        .ok_or_else(|| ("as", format!("`{}` is not a form: write spans, events or attributes", asked.form)))?;
+    let calls = match asked.syscalls.trim() {
+        "" => None,
+        names => {
+            let calls = CallSet::read(names).map_err(|why| ("syscalls", why))?;
+            Some(CallOrder { of: of.clone(), calls, form, until_ns })
+        }
+    };
+    if !waits && calls.is_none() {
+        return Err(("threshold", "neither waits nor system calls are asked for".into()));
+    }
+    Ok(Why { rule: of, waits, calls, until_ns })
 }

@@ -3,11 +3,16 @@
 //! The thread waits for nothing but the clock. If the out thread falls behind, whole batches of spans are dropped and
 //! counted: waiting would fill the ring, and records lost there cost more than spans.
 
+mod why;
+
+pub(crate) use why::{Begun, Why};
+
 use crate::clock::now_ns;
 use crate::counters::Counters;
 use crate::packet::Offer;
 use crate::pipeline::{Batch, REPORT_EVERY};
-use crate::slow::{Scoped, Slow};
+use crate::slow::Slow;
+use crate::syscalls::SystemCalls;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use std::path::{Path, PathBuf};
@@ -19,6 +24,7 @@ use wirespan_decode::Registry;
 use wirespan_enrich::{Enricher, Nat};
 use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided};
 use wirespan_model::event::{Actor, ClockMark};
+use wirespan_model::syscalls::ThreadCall;
 use wirespan_model::wait::{ThreadWaits, Waker};
 use wirespan_model::{Event, Resource, Span};
 
@@ -54,8 +60,8 @@ pub(crate) enum Order {
     /// Trace this process and its descendants, too. The file is the program that the process is about to become. The
     /// thread answers when it traces.
     AddPid(u32, Option<PathBuf>, Sender<Result<()>>),
-    /// Record what slow requests wait for, by this rule until this time (Unix ns). The thread answers when it does.
-    TraceWhy(Scoped, u64, Sender<Result<()>>),
+    /// Record what slow requests of a service do. The thread answers when it does.
+    TraceWhy(Why, Sender<Result<Begun>>),
 }
 
 /// Names processes with the enricher.
@@ -83,6 +89,9 @@ pub(crate) struct CaptureThread {
     waits: Vec<ThreadWaits>,
     /// Which requests are slow.
     slow: Slow,
+    /// Whose system calls are recorded, and those that have come.
+    system_calls: SystemCalls,
+    calls: Vec<ThreadCall>,
     dropped: Dropped,
 }
 
@@ -92,6 +101,7 @@ struct Dropped {
     spans: u64,
     waits: u64,
     clocks: u64,
+    calls: u64,
 }
 
 impl CaptureThread {
@@ -121,6 +131,8 @@ impl CaptureThread {
             clocks: Vec::new(),
             waits: Vec::new(),
             slow,
+            system_calls: SystemCalls::default(),
+            calls: Vec::new(),
             dropped: Dropped::default(),
         }
     }
@@ -133,7 +145,10 @@ impl CaptureThread {
         let mut pause = POLL_YOUNG;
         let mut behind = 0u32;
         while !stop.load(Ordering::Relaxed) {
-            orders.try_iter().for_each(|order| self.obey(order));
+            orders.try_iter().for_each(|order| self.obey(order, &mut events));
+            if self.system_calls.is_due() {
+                self.record_calls(&mut events);
+            }
             let more = self.capture.drain_some(&mut events);
             let idle = events.is_empty();
             if self.take(&mut events, out) {
@@ -152,7 +167,7 @@ impl CaptureThread {
             }
             if refreshed.elapsed() >= REFRESH_EVERY {
                 refreshed = Instant::now();
-                self.refresh();
+                self.refresh(&mut events);
             }
             let wait = if self.batch.is_empty() { REPORT_EVERY } else { BATCH_WAIT };
             if self.batch.len() >= BATCH || sent.elapsed() >= wait {
@@ -172,28 +187,17 @@ impl CaptureThread {
         Ok(())
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: Order, events: &mut Vec<Event>) {
         let (done, answer) = match order {
             Order::AddPid(pid, program, answer) => {
                 (self.capture.add_starting(pid, program.as_deref()).map_err(|e| anyhow!(e)), answer)
             }
-            Order::TraceWhy(rule, until_ns, answer) => {
-                let done = match self.slow.ask(rule, until_ns) {
-                    true => {
-                        self.record_waits();
-                        Ok(())
-                    }
-                    false => Err(anyhow!("too many services are traced at once: wait until one of them ends")),
-                };
-                (done, answer)
+            Order::TraceWhy(why, answer) => {
+                let _ = answer.send(self.trace_why(why, events));
+                return;
             }
         };
         let _ = answer.send(done);
-    }
-
-    fn record_waits(&mut self) {
-        self.capture.record_waits(self.slow.options());
-        self.capture.set_slow(&self.slow.changes());
     }
 
     fn finish(mut self, events: &mut Vec<Event>, out: &Sender<Batch>) {
@@ -202,13 +206,14 @@ impl CaptureThread {
             self.take(events, out);
         }
         self.take(events, out);
-        let CaptureThread { joiner, batch, nat, slow, .. } = &mut self;
-        joiner.finish(&mut |span| keep(batch, nat, slow, span));
+        let CaptureThread { joiner, batch, nat, slow, system_calls, .. } = &mut self;
+        joiner.finish(&mut |span| keep(batch, nat, slow, system_calls, span));
         self.publish();
         // The last batches wait for room in the queue: dropping them would gain nothing now.
         let _ = out.send(Batch::Wakes(self.enricher.host_id(), self.joiner.wakes()));
         let _ = out.send(Batch::Clocks(std::mem::take(&mut self.clocks)));
         let _ = out.send(Batch::Waits(std::mem::take(&mut self.waits)));
+        let _ = out.send(Batch::Calls(std::mem::take(&mut self.calls)));
         self.offer();
         let _ = out.send(Batch::Spans(std::mem::take(&mut self.batch)));
     }
@@ -219,18 +224,20 @@ impl CaptureThread {
         for event in events.drain(..) {
             if let Event::Task(task) = &event {
                 self.enricher.task_event(task);
+                self.system_calls.note_birth();
                 young = true;
             }
             if let Event::Data(data) = &event {
                 self.clocks.extend(data.clock_mark());
             }
-            let CaptureThread { joiner, batch, nat, slow, waits, enricher, .. } = self;
+            let CaptureThread { joiner, batch, nat, slow, waits, enricher, calls, system_calls, .. } = self;
             match event {
                 Event::Waits(of_thread) => {
                     slow.waits(&of_thread);
                     waits.push(named(*of_thread, enricher));
                 }
-                event => joiner.event(event, &mut |span| keep(batch, nat, slow, span)),
+                Event::Calls(more) => calls.extend(more),
+                event => joiner.event(event, &mut |span| keep(batch, nat, slow, system_calls, span)),
             }
             if self.batch.len() >= BATCH {
                 self.send(out);
@@ -244,15 +251,19 @@ impl CaptureThread {
     }
 
     fn tick(&mut self) {
-        let CaptureThread { joiner, batch, nat, slow, .. } = self;
-        joiner.tick(now_ns(), &mut |span| keep(batch, nat, slow, span));
+        let CaptureThread { joiner, batch, nat, slow, system_calls, .. } = self;
+        joiner.tick(now_ns(), &mut |span| keep(batch, nat, slow, system_calls, span));
     }
 
-    fn refresh(&mut self) {
+    fn refresh(&mut self, events: &mut Vec<Event>) {
         self.capture.refresh();
-        match self.slow.end_due(now_ns().saturating_sub(SETTLE_WAITS.as_nanos() as u64)) {
+        let settled_ns = now_ns().saturating_sub(SETTLE_WAITS.as_nanos() as u64);
+        match self.slow.end_due(settled_ns) {
             true => self.record_waits(),
             false => self.capture.set_slow(&self.slow.changes()),
+        }
+        if self.system_calls.end_due(settled_ns) || self.system_calls.is_on() {
+            self.record_calls(events);
         }
         // The kernel may load connection tracking later, with the first container.
         self.nat = self.nat.take().or_else(|| Nat::new(Path::new("/proc")));
@@ -275,6 +286,11 @@ impl CaptureThread {
             let waits = std::mem::take(&mut self.waits);
             let n = waits.iter().map(|thread| thread.waits.len() as u64).sum();
             self.dropped.waits += out.try_send(Batch::Waits(waits)).map_or(n, |()| 0);
+        }
+        if !self.calls.is_empty() {
+            let calls = std::mem::take(&mut self.calls);
+            let n = calls.len() as u64;
+            self.dropped.calls += out.try_send(Batch::Calls(calls)).map_or(n, |()| 0);
         }
         if self.batch.is_empty() {
             let _ = out.try_send(Batch::CaughtUp); // a full queue holds other reports
@@ -299,11 +315,12 @@ impl CaptureThread {
         self.counters.note(self.capture.notes());
         self.counters.set("join", self.joiner.stats().counters());
         self.counters.set("plugin", self.protocols.counters());
-        let Dropped { spans, waits, clocks } = self.dropped;
+        let Dropped { spans, waits, clocks, calls } = self.dropped;
         let mut own = vec![
             ("spans_dropped_queue_full", spans),
             ("waits_dropped_queue_full", waits),
             ("clocks_dropped_queue_full", clocks),
+            ("calls_dropped_queue_full", calls),
         ];
         own.extend(self.nat.iter().flat_map(|nat| nat.stats().counters()));
         self.counters.set("agent", own);
@@ -323,9 +340,10 @@ fn named(mut waits: ThreadWaits, enricher: &Enricher) -> ThreadWaits {
     waits
 }
 
-/// Keeps a finished span, with its true ends, and the reason if its waits are wanted.
-fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, slow: &mut Slow, mut span: Span) {
+/// Keeps a finished span, with its true ends, and the reason if its waits are wanted, or the form of its system calls.
+fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, slow: &mut Slow, calls: &SystemCalls, mut span: Span) {
     slow.judge(&mut span);
+    calls.judge(&mut span);
     if let Some(nat) = nat {
         nat.apply(&mut span);
     }

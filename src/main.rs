@@ -21,6 +21,7 @@ mod server;
 mod session;
 mod slow;
 mod stop_signal;
+mod syscalls;
 mod view;
 
 /// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see

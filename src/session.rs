@@ -11,13 +11,14 @@ use crate::packet::{Mirrors, Obedience, Obeying, Programs, Watch};
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
 use crate::view::{About, Orders, View};
-use anyhow::{bail, Result};
+use anyhow::{anyhow, bail, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wirespan_capture::{privilege, Targets};
 use wirespan_ship::link::Sender;
 use wirespan_store::Store;
+use wirespan_view::WhyOrder;
 
 /// How long captured spans wait for a store that is behind. Nobody else has them, so waiting is better than losing
 /// them.
@@ -33,6 +34,8 @@ pub(crate) struct Request<'a> {
     pub(crate) outputs: &'a OutputArgs,
     /// Where the dependency map is written at the end.
     pub(crate) map_file: Option<&'a Path>,
+    /// System calls that are recorded from the start on.
+    pub(crate) calls: Option<WhyOrder>,
     /// The link to a server.
     pub(crate) link: Option<Sender>,
     /// The packet programs of that server are run.
@@ -62,7 +65,7 @@ impl Session {
     /// Starts tracing; returns when the kernel programs are attached. Says on stderr what this kernel does not allow.
     pub(crate) fn open(request: Request<'_>, config: &Config) -> Result<Session> {
         privilege::keep_what_tracing_uses(config.capture.attach_java);
-        let Request { mode, targets, described, outputs, map_file, link, obedience, mirror, ui } = request;
+        let Request { mode, targets, described, outputs, map_file, calls, link, obedience, mirror, ui } = request;
         let mut to: Vec<String> = link.iter().map(|link| link.server().to_string()).collect();
         to.extend(export_config(outputs, config)?.map(|export| export.url));
         let claims = claims::claim(&targets, mode, &to)?.into_iter().collect();
@@ -79,6 +82,9 @@ impl Session {
         let watch = Watch::new(&config.packets.watch, config.packets.one_flow_of);
         let wanted = Wanted { slow: slow(config)?, watch, mirror };
         let agent = agent::start(capture, join, rhythm, wanted, targets, pipeline, Arc::clone(&counters))?;
+        if let Some(order) = calls {
+            (agent.why())(&order).map_err(|(_, why)| anyhow!("--syscalls: {why}"))?;
+        }
         let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
         notes.iter().for_each(|note| eprintln!("wirespan: {note}"));

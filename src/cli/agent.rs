@@ -62,6 +62,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
         targets,
         described: args.targets.describe(&config.packets.mirror),
         outputs: &args.outputs,
+        calls: args.waits.calls.order(),
         map_file: args.map.map_file.as_deref(),
         link,
         obedience,

@@ -46,6 +46,9 @@ pub(crate) fn check(args: CheckArgs, config: &Config) -> Result<ExitCode> {
             for f in capture.features() {
                 let mark = if f.active { "yes" } else { "NO " };
                 println!("  {mark}  {:width$}  {}", f.feature, f.rung);
+                if !f.costs.is_empty() {
+                    println!("       {:width$}  costs: {}", "", f.costs);
+                }
                 if !f.lost.is_empty() {
                     println!("       {:width$}  lost: {}", "", f.lost);
                     println!("       {:width$}  {}", "", f.remedy);

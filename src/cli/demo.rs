@@ -92,6 +92,7 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
         targets: Targets { cgroups: vec![cgroup.0.clone()], ..Targets::default() },
         described: "the demo shop".into(),
         outputs: &args.outputs,
+        calls: None,
         map_file: None,
         link: None,
         obedience: None,

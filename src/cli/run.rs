@@ -64,6 +64,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
         targets: Targets::default(),
         described: describe(&args.command),
         outputs: &args.outputs,
+        calls: args.waits.calls.order(),
         map_file: args.map.map_file.as_deref(),
         link: None,
         obedience: None,

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use wirespan_model::syscalls::with_calls;
 use wirespan_model::{plain, Trace};
 use wirespan_trace::tree::{self, TextOptions};
 
@@ -37,6 +38,7 @@ pub(crate) fn trace(args: TraceArgs, config: &Config) -> Result<ExitCode> {
     match args.format {
         TraceFormat::Text => println!("{}", render(&trace, std::io::stdout().is_terminal())),
         TraceFormat::Json => {
+            let trace = with_calls(trace);
             println!("{}", plain::json(&serde_json::to_string_pretty(&tree::trace_json(&trace))?));
         }
         TraceFormat::Otlp => {
@@ -51,5 +53,5 @@ pub(crate) fn trace(args: TraceArgs, config: &Config) -> Result<ExitCode> {
 
 /// A trace as a tree.
 pub(super) fn render(trace: &Trace, color: bool) -> String {
-    tree::text(trace, TextOptions { color, ..TextOptions::default() })
+    tree::text(&with_calls(trace.clone()), TextOptions { color, ..TextOptions::default() })
 }

@@ -5,7 +5,7 @@ use super::client::{encode, ClientArgs};
 use super::explain::explain_span;
 use super::Format;
 use crate::clock::now_ns;
-use crate::config::Config;
+use crate::config::{CallArgs, Config};
 use crate::slow::{Rule, Scoped};
 use crate::stop_signal::StopSignal;
 use anyhow::{Context as _, Result};
@@ -24,9 +24,12 @@ pub(crate) struct TraceWhyArgs {
     /// Only this endpoint: `GET /cart/*`, or `/cart/*` for all operations
     #[arg(long, default_value = "")]
     endpoint: String,
-    /// Requests that take at least so long are slow (50ms), or `auto`: longer than most requests of their endpoint
-    #[arg(long, value_name = "DURATION|auto", default_value = "auto")]
+    /// Requests that take at least so long are slow (50ms), or `auto`: longer than most requests of their endpoint; or
+    /// `off`: record no waits, but system calls only
+    #[arg(long, value_name = "DURATION|auto|off", default_value = "auto")]
     threshold: String,
+    #[command(flatten)]
+    calls: CallArgs,
     /// For how long; Ctrl-C tells at once what has come until then
     #[arg(long = "for", value_name = "DURATION", default_value = "60s")]
     time: String,
@@ -42,14 +45,28 @@ pub(crate) fn trace_why(args: &TraceWhyArgs, config: &Config) -> Result<ExitCode
     let from_ns = now_ns();
     let order = json!({
         "service": args.service, "endpoint": args.endpoint, "threshold": args.threshold, "for": args.time,
+        "syscalls": args.calls.syscalls.as_deref().unwrap_or_default(), "as": args.calls.form,
     });
     let answer = args.client.post(config, "/api/v1/why", &order)?;
     let until_ns: u64 =
         answer["until_ns"].as_str().and_then(|ns| ns.parse().ok()).context("it is of another version")?;
     let time = Duration::from_nanos(until_ns.saturating_sub(from_ns));
+    if answer["processes"] == 0 {
+        eprintln!("wirespan: no process of {} is traced now; `wirespan traces` shows names of services", args.service);
+    }
     eprintln!("wirespan: records what slow requests of {} wait for; ends in {:.0?}", args.service, time);
     stop.wait(Some((time + SETTLE).as_secs().max(1)), || true);
-    let slow = slowest(args, config, from_ns)?;
+    let mut slow = slowest(args, config, from_ns, true)?;
+    if slow.is_empty() && args.calls.syscalls.is_some() {
+        let mut all = slowest(args, config, from_ns, false)?;
+        all.retain(|span| span["attributes"]["wirespan.syscalls"].is_number());
+        if let Some(id) = all.first().and_then(|span| span["id"].as_str()) {
+            eprintln!("wirespan: {} requests of {} told their system calls; the slowest:", all.len(), args.service);
+            explain_span(&args.client, args.format, id, config)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        slow = all;
+    }
     let Some(id) = slow.first().and_then(|span| span["id"].as_str()) else {
         eprintln!("wirespan: no request of {} was slow", args.service);
         return Ok(ExitCode::SUCCESS);
@@ -59,12 +76,11 @@ pub(crate) fn trace_why(args: &TraceWhyArgs, config: &Config) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// The slow requests since then, slowest first.
-fn slowest(args: &TraceWhyArgs, config: &Config, from_ns: u64) -> Result<Vec<Value>> {
-    let path = format!(
-        "/api/v1/spans?service={}&attr=wirespan.wait.reason:slow&order=slowest&limit=1000&from={from_ns}",
-        encode(&args.service)
-    );
+/// The requests since then that were slow, or all of them, slowest first.
+fn slowest(args: &TraceWhyArgs, config: &Config, from_ns: u64, slow: bool) -> Result<Vec<Value>> {
+    let which = if slow { "attr=wirespan.wait.reason:slow" } else { "tap=server-process" };
+    let path =
+        format!("/api/v1/spans?service={}&{which}&order=slowest&limit=1000&from={from_ns}", encode(&args.service));
     let mut answer = args.client.get(config, &path)?;
     let Value::Array(mut spans) = answer["spans"].take() else { return Ok(Vec::new()) };
     let asked = Scoped::of(&args.service, &args.endpoint, Rule::Learnt);

@@ -50,6 +50,7 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
         targets,
         described: args.targets.describe(&config.packets.mirror),
         outputs: &args.outputs,
+        calls: args.waits.calls.order(),
         map_file: args.map.map_file.as_deref(),
         link: None,
         obedience: None,

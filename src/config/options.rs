@@ -4,6 +4,7 @@ use super::{Config, Serve};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use wirespan_view::WhyOrder;
 
 /// Where spans go besides the view.
 #[derive(Args, Clone, Debug, Default)]
@@ -77,6 +78,8 @@ pub(crate) struct WaitArgs {
     /// longer than most requests of their endpoint
     #[arg(long, value_name = "DURATION|auto")]
     threshold: Option<String>,
+    #[command(flatten)]
+    pub(crate) calls: TimedCallArgs,
 }
 
 impl WaitArgs {
@@ -84,6 +87,46 @@ impl WaitArgs {
         if let Some(threshold) = &self.threshold {
             config.waits.threshold.clone_from(threshold);
         }
+    }
+}
+
+/// Which system calls are recorded, and how they are shown.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct CallArgs {
+    /// Record these system calls of each request, also short ones: names with commas between, or `all`. Every system
+    /// call of the machine gets slower meanwhile, also those of processes that are not traced
+    #[arg(long, value_name = "NAME,…|all")]
+    pub(crate) syscalls: Option<String>,
+    /// Show them as `spans` below their request, as `events` of its span, or as `attributes`: number, total and longest
+    /// time by name
+    #[arg(long = "syscalls-as", value_name = "FORM", default_value = "attributes", requires = "syscalls")]
+    pub(crate) form: String,
+}
+
+/// The same from the start on, for a time.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TimedCallArgs {
+    #[command(flatten)]
+    calls: CallArgs,
+    /// Record the system calls of this service only [default: of all targets]
+    #[arg(long = "syscalls-of", value_name = "SERVICE", requires = "syscalls", default_value = "")]
+    service: String,
+    /// Record system calls for so long from the start on, at most an hour
+    #[arg(long = "syscalls-for", value_name = "DURATION", requires = "syscalls", default_value = "60s")]
+    time: String,
+}
+
+impl TimedCallArgs {
+    /// What is asked for, if anything is.
+    pub(crate) fn order(&self) -> Option<WhyOrder> {
+        self.calls.syscalls.as_ref().map(|syscalls| WhyOrder {
+            service: self.service.clone(),
+            threshold: WhyOrder::NO_WAITS.into(),
+            syscalls: syscalls.clone(),
+            form: self.calls.form.clone(),
+            time: self.time.clone(),
+            ..WhyOrder::default()
+        })
     }
 }
 

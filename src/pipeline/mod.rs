@@ -35,8 +35,7 @@ use std::time::{Duration, Instant};
 use stored::Failures;
 use telemetry::WithoutTelemetry;
 use traces::TraceOutputs;
-use wirespan_model::event::{ClockMark, Wake};
-use wirespan_model::wait::ThreadWaits;
+use wirespan_model::event::Wake;
 use wirespan_model::{Flow, Span};
 use wirespan_ship::link::Sender;
 use wirespan_ship::otlp::MetricsExporter;
@@ -143,14 +142,9 @@ impl Pipeline {
         self.explain(ready);
     }
 
-    /// Takes where the clocks of threads stood.
-    pub(crate) fn take_clocks(&mut self, marks: &[ClockMark]) {
-        self.explainer.marks(marks);
-    }
-
-    /// Takes what threads waited for.
-    pub(crate) fn take_waits(&mut self, waits: Vec<ThreadWaits>) {
-        self.explainer.waits(waits);
+    /// What explains requests; it takes clocks, waits and system calls of threads.
+    pub(crate) fn explainer(&mut self) -> &mut Explainer {
+        &mut self.explainer
     }
 
     /// Hands on spans whose cause is decided; requests whose calls may still come go later.
@@ -335,7 +329,7 @@ impl Pipeline {
         let counters = &self.counters;
         if let Some(inference) = &self.inference {
             counters.set("inference", inference.counters());
-            counters.set("explain", self.explainer.sdk_stats().counters());
+            counters.set("explain", self.explainer.counters());
         }
         if let Some(without) = &self.without_telemetry {
             counters.set("telemetry", vec![("spans_left_out", without.left_out)]);

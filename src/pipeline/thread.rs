@@ -4,6 +4,7 @@ use super::Pipeline;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use wirespan_model::event::{ClockMark, Wake};
+use wirespan_model::syscalls::ThreadCall;
 use wirespan_model::wait::ThreadWaits;
 use wirespan_model::{Flow, Span};
 use wirespan_ship::SinkError;
@@ -21,6 +22,8 @@ pub(crate) enum Batch {
     Clocks(Vec<ClockMark>),
     /// What threads waited for. They come before the spans of their requests.
     Waits(Vec<ThreadWaits>),
+    /// System calls of threads. They come before the spans of their requests, but for the last of a request.
+    Calls(Vec<ThreadCall>),
     /// Flows of a window.
     Flows(Vec<Flow>),
     /// Devices on the way of requests. Their parents are known by the bytes.
@@ -41,8 +44,9 @@ pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
             // Nobody waits any longer if the answer took too long.
             Ok(Batch::Reported(spans, answer)) => drop(answer.try_send(pipeline.offer(spans))),
             Ok(Batch::Wakes(host_id, wakes)) => pipeline.take_wakes(host_id, &wakes),
-            Ok(Batch::Clocks(marks)) => pipeline.take_clocks(&marks),
-            Ok(Batch::Waits(waits)) => pipeline.take_waits(waits),
+            Ok(Batch::Clocks(marks)) => pipeline.explainer().marks(&marks),
+            Ok(Batch::Waits(waits)) => pipeline.explainer().waits(waits),
+            Ok(Batch::Calls(calls)) => pipeline.explainer().system_calls(calls),
             Ok(Batch::Hops(spans)) => pipeline.hand_on(spans),
             Ok(Batch::CaughtUp) => pipeline.caught_up(),
             Ok(Batch::Flows(flows)) => pipeline.take_flows(flows),

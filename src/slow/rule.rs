@@ -56,7 +56,7 @@ impl Scoped {
     }
 
     /// Whether it is for requests of this service.
-    pub(super) fn is_for(&self, service: &str) -> bool {
+    pub(crate) fn is_for(&self, service: &str) -> bool {
         self.service.is_empty() || self.service == service
     }
 

@@ -50,6 +50,7 @@ mod silence;
 mod spaces;
 mod split;
 mod stacks;
+mod syscalls;
 mod tcp;
 mod tls;
 mod trace_why;

@@ -6,12 +6,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Whether the service answers.
-fn ask(port: u16, path: &str) -> bool {
+pub(crate) fn ask(port: u16, path: &str) -> bool {
     let asked = TcpStream::connect(("127.0.0.1", port)).and_then(|mut stream| {
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n")?;
@@ -22,14 +22,14 @@ fn ask(port: u16, path: &str) -> bool {
 }
 
 /// An answer of the query API; null if there is none.
-fn get(ui: &str, path: &str) -> Value {
+pub(crate) fn get(ui: &str, path: &str) -> Value {
     let answer = ureq::get(format!("http://{ui}/api/v1/{path}")).call().ok();
     let text = answer.and_then(|mut answer| answer.body_mut().read_to_string().ok()).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// How often a program was attached after the start; 0 until the counters are published.
-fn attached(ui: &str) -> u64 {
+pub(crate) fn attached(ui: &str) -> u64 {
     let status = get(ui, "status");
     let stages = status["agent"]["stages"].as_array().into_iter().flatten();
     let mut counters = stages.flat_map(|stage| stage["counters"].as_array().into_iter().flatten());
@@ -37,7 +37,7 @@ fn attached(ui: &str) -> u64 {
 }
 
 /// The served span of a path, once it is there.
-fn served(ui: &str, path: &str) -> Value {
+pub(crate) fn served(ui: &str, path: &str) -> Value {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         let found = get(ui, &format!("spans?from=-1h&tap=server-process&attr=url.path:{path}"));

@@ -301,7 +301,14 @@ struct ws_context {
 };
 
 /* Programs that are attached once a target needs them: src/on_demand.rs. */
-enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4, WS_HOOK_PIPES = 8, WS_HOOK_WAITS = 16 };
+enum ws_hooks {
+	WS_HOOK_SENDS = 1,
+	WS_HOOK_IO_URING = 2,
+	WS_HOOK_SPLICE = 4,
+	WS_HOOK_PIPES = 8,
+	WS_HOOK_WAITS = 16,
+	WS_HOOK_CALLS = 32,
+};
 
 enum ws_verdict_flag {
 	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
@@ -471,6 +478,7 @@ enum ws_counter {
 	WS_C_WAITS_FORGOTTEN,		/* waits that a thread's ring had no room to keep until they were asked for */
 	WS_C_LOST_WAITS,		/* waits lost: ring buffer full */
 	WS_C_LOST_SAMPLES,		/* samples of running threads lost: ring buffer full */
+	WS_C_LOST_CALLS,		/* system calls lost: ring buffer full, or no memory for the thread's state */
 #ifdef WS_CHECKED_RECORDS
 	WS_C_CHECKED_RECORDS, /* data records whose owner was compared */
 	WS_C_CORRUPT_RECORDS, /* times that a task found another task's mark on its record */

@@ -12,6 +12,7 @@
 #include "core/compat.h"
 #include "wire.h"
 #include "wait/contract.h"
+#include "calls/contract.h"
 #include "core/maps.h"
 #include "core/user.h"
 #include "core/task_state.h"
@@ -78,6 +79,7 @@
 #include "cause/wake.h"
 #include "wait/sched.h"
 #include "wait/sample.h"
+#include "calls/calls.h"
 #include "message/socket.h"
 #include "inject/option.h" /* before the next: its program runs first */
 #include "message/tracepoints.h"

@@ -10,6 +10,7 @@ use crate::on_demand::{self, OnDemand};
 use crate::preemption::Preemption;
 use crate::privilege;
 use crate::ring::Ring;
+use crate::source::calls::{CallSet, Recorder};
 use crate::source::wait::Follower;
 use crate::source::{self, Source, SOURCES};
 use crate::targets::{descendants, Targets};
@@ -51,6 +52,8 @@ pub struct Capture {
     with_reader: Vec<&'static dyn Source>,
     /// Reads and follows waits, while they are asked for.
     waits: Follower,
+    /// Reads system calls, while they are asked for.
+    calls: Recorder,
     targets: Targets,
     /// Their readers, until each is taken.
     readers: Vec<Box<dyn Any + Send>>,
@@ -187,6 +190,7 @@ impl Capture {
             messages,
             with_reader,
             waits,
+            calls: Recorder::default(),
             targets: targets.clone(),
             readers,
         })
@@ -233,7 +237,7 @@ impl Capture {
     /// there may be more.
     pub fn drain_some(&mut self, into: &mut Vec<Event>) -> bool {
         self.on_demand.attach(&mut self.skel, &mut self.links);
-        let Capture { ring, clock, bad, waits, .. } = self;
+        let Capture { ring, clock, bad, waits, calls, .. } = self;
         let from = into.len();
         let taken = ring.take(SOME, &mut |record| {
             let read = match Follower::owns(record) {
@@ -245,7 +249,7 @@ impl Capture {
         if waits.is_on() {
             into.iter().skip(from).for_each(|event| waits.note(event));
         }
-        taken >= SOME
+        calls.take(clock, into, bad) || taken >= SOME
     }
 
     /// Follows the wall clock, and makes the kernel decide again for each task whether it is a target. Call about once
@@ -300,6 +304,24 @@ impl Capture {
         self.on_demand.want_waits(options.is_some());
     }
 
+    /// The processes of all targets.
+    pub fn processes(&self) -> Vec<u32> {
+        self.targets.processes()
+    }
+
+    /// Records these system calls of these processes from now on, and none of others. The programs hang on the system
+    /// calls of the machine only while there are any. `into` gets what was recorded until now.
+    pub fn record_calls(&mut self, processes: &[(u32, CallSet)], into: &mut Vec<Event>) {
+        let Capture { calls, skel, on_demand, links, clock, bad, .. } = self;
+        let on = calls.record(skel, processes);
+        on_demand.want_calls(on);
+        on_demand.attach(skel, links);
+        if !on {
+            while calls.take(clock, into, bad) {}
+            calls.close(skel);
+        }
+    }
+
     /// Tells the kernel the verdicts about connections.
     pub fn decide(&mut self, verdicts: &[(SocketId, Verdict)]) -> Result<(), CaptureError> {
         if verdicts.is_empty() {
@@ -327,6 +349,7 @@ impl Capture {
         out.push(("hooks_attached_later", self.on_demand.attached));
         out.push(("waits_not_followed", self.waits.not_followed));
         out.extend(self.waits.stacks.counters());
+        out.extend(self.calls.counters());
         out.push(("bad_records", self.bad));
         out
     }

@@ -36,6 +36,7 @@ pub use capture::Capture;
 pub use error::CaptureError;
 pub use inject::Propagate;
 pub use options::Options;
+pub use source::calls::CallSet;
 pub use source::flow::{FlowOptions, FlowSource, Flows, PlainEnd};
 pub use source::wait::WaitOptions;
 pub use targets::Targets;

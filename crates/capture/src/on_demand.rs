@@ -15,13 +15,13 @@ use crate::object::WirespanSkel;
 use crate::perf;
 use crate::targets::Targets;
 use crate::wire::contract::{
-    WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE, WS_HOOK_WAITS, WS_SAMPLES_PER_SECOND,
+    WS_HOOK_CALLS, WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE, WS_HOOK_WAITS, WS_SAMPLES_PER_SECOND,
 };
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, ProgramType};
 use std::path::Path;
 
-const PROGRAMS: [(&str, u32); 8] = [
+const PROGRAMS: [(&str, u32); 10] = [
     ("tcp_sendmsg_locked", WS_HOOK_SENDS),
     ("skb_copy_datagram_iovec", WS_HOOK_IO_URING),
     ("tcp_rcv_space_adjust", WS_HOOK_SPLICE),
@@ -30,6 +30,8 @@ const PROGRAMS: [(&str, u32); 8] = [
     ("wait_waking", WS_HOOK_WAITS),
     ("wait_fork", WS_HOOK_WAITS),
     ("cpu_sample", WS_HOOK_WAITS),
+    ("call_enter", WS_HOOK_CALLS),
+    ("call_exit", WS_HOOK_CALLS),
 ];
 
 /// Whether the program is attached only when a target needs it.
@@ -41,9 +43,10 @@ pub(crate) fn waits(program: &str) -> bool {
 #[derive(Default)]
 pub(crate) struct OnDemand {
     waiting: Vec<(&'static str, u32)>,
-    /// Whether waits are asked for, and the programs that are attached for them.
-    wants_waits: bool,
-    of_waits: Vec<(&'static str, Link)>,
+    /// Hooks that users ask for, for a time.
+    wanted: u32,
+    /// The programs that are attached for them.
+    for_a_time: Vec<(&'static str, u32, Link)>,
     /// Number of programs attached since the start.
     pub(crate) attached: u64,
 }
@@ -60,28 +63,40 @@ impl OnDemand {
         OnDemand { waiting, ..OnDemand::default() }
     }
 
-    /// Detaches the programs of waits, and attaches nothing from now on.
+    /// Detaches the programs of waits and of system calls, and attaches nothing from now on.
     pub(crate) fn end(&mut self) {
-        self.of_waits.clear();
+        self.for_a_time.clear();
         self.waiting.clear();
     }
 
     /// Attaches the programs of waits with the next look, or detaches them. They hang on each switch of threads of the
     /// machine, so they are attached only while the user asks what slow requests waited for.
     pub(crate) fn want_waits(&mut self, wanted: bool) {
-        self.wants_waits = wanted;
-        if !wanted {
-            let mut names: Vec<_> = self.of_waits.drain(..).map(|(name, _)| name).collect();
-            // The clock of each processor has a link of its own.
-            names.dedup();
-            self.waiting.extend(names.into_iter().map(|name| (name, WS_HOOK_WAITS)));
+        self.want_for_a_time(WS_HOOK_WAITS, wanted);
+    }
+
+    /// The same for the programs of system calls, which hang on each system call of the machine.
+    pub(crate) fn want_calls(&mut self, wanted: bool) {
+        self.want_for_a_time(WS_HOOK_CALLS, wanted);
+    }
+
+    fn want_for_a_time(&mut self, hook: u32, wanted: bool) {
+        if wanted {
+            self.wanted |= hook;
+            return;
         }
+        self.wanted &= !hook;
+        let mut names: Vec<_> =
+            self.for_a_time.extract_if(.., |(_, of, _)| *of == hook).map(|(name, ..)| name).collect();
+        // The clock of each processor has a link of its own.
+        names.dedup();
+        self.waiting.extend(names.into_iter().map(|name| (name, hook)));
     }
 
     /// Attaches the programs that have become needed.
     pub(crate) fn attach(&mut self, skel: &mut WirespanSkel<'static>, links: &mut Vec<Link>) {
         let wanted = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.hooks_wanted);
-        let wanted = if self.wants_waits { wanted | WS_HOOK_WAITS } else { wanted };
+        let wanted = wanted | self.wanted;
         if self.waiting.iter().all(|(_, hook)| wanted & hook == 0) {
             return;
         }
@@ -98,7 +113,9 @@ impl OnDemand {
             match attached {
                 Ok(all) => {
                     match *hook {
-                        WS_HOOK_WAITS => self.of_waits.extend(all.into_iter().map(|link| (*name, link))),
+                        WS_HOOK_WAITS | WS_HOOK_CALLS => {
+                            self.for_a_time.extend(all.into_iter().map(|link| (*name, *hook, link)));
+                        }
                         _ => links.extend(all),
                     }
                     self.attached += 1;

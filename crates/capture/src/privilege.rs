@@ -108,6 +108,7 @@ pub(crate) fn features() -> Vec<Feature> {
         feature: p.name,
         rung: "none",
         active: false,
+        costs: "",
         lost: p.lost.to_string(),
         remedy: format!("needed for {}: run as root, or give this capability (docs/security.md)", p.used),
     };

@@ -122,7 +122,7 @@ impl Joiner {
                 self.waiting.get_or_insert_default().causes.resolve(&a);
             }
             Event::Wake(wake) => self.waiting.get_or_insert_default().causes.wake(wake),
-            Event::Waits(_) => {} // of threads, not of connections
+            Event::Waits(_) | Event::Calls(_) => {} // of threads, not of connections
         }
     }
 

@@ -18,6 +18,13 @@ pub const CAUSE_SPAN: &str = "wirespan.cause.span";
 /// Attribute that carries the waits of a span within wirespan ([`crate::wait::SpanWaits`]); it is never shown as such.
 pub const WAITS: &str = "wirespan.waits";
 
+/// Attribute that carries the system calls of a span within wirespan ([`crate::syscalls::SpanCalls`]); never shown as
+/// such.
+pub const CALLS: &str = "wirespan.syscalls.recorded";
+
+/// Attribute of a span whose system calls are recorded, until they are known: the form in which they are shown.
+pub const CALLS_AS: &str = "wirespan.syscalls.as";
+
 /// Attribute of a span whose waits are recorded: why they are (`slow`, `sample`).
 pub const WAIT_REASON: &str = "wirespan.wait.reason";
 

@@ -3,6 +3,7 @@
 pub use crate::clocks::{ClockMark, Clocks};
 use crate::net::{Endpoint, Transport};
 use crate::span::{SpanId, TraceId};
+use crate::syscalls::ThreadCall;
 use crate::trace::Evidence;
 use crate::wait::ThreadWaits;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,8 @@ pub enum Event {
     Wake(Wake),
     /// What a thread waited for.
     Waits(Box<ThreadWaits>),
+    /// System calls of threads; those of each thread in the order of their end.
+    Calls(Vec<ThreadCall>),
 }
 
 /// The process and thread behind an event. All fields are zero for a capture file.

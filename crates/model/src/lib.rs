@@ -27,6 +27,7 @@ pub mod plain;
 pub mod semconv;
 pub mod span;
 pub mod stack;
+pub mod syscalls;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
 pub mod time;

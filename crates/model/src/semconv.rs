@@ -3,9 +3,10 @@
 //! An attribute from the protocol's parser comes first, and replaces a derived one. The prefix `wirespan.` is for facts
 //! that no convention names.
 
-use crate::attr::{Attr, Value, WAITS};
+use crate::attr::{Attr, Value, CALLS, CALLS_AS, WAITS};
 use crate::net::{Endpoint, Transport};
 use crate::span::{Resource, Span, SpanKind, Status, TapSide};
+use crate::syscalls::SpanCalls;
 use std::borrow::Cow;
 
 /// Release of the semantic conventions that define the names.
@@ -68,7 +69,11 @@ impl Attributes {
 /// Attributes of the span itself.
 pub fn attributes(span: &Span) -> Vec<Attr> {
     let mut a = Attributes(Vec::with_capacity(span.attrs.len() + 28));
-    a.0.extend(span.attrs.iter().filter(|(key, _)| key != WAITS).cloned());
+    let is_shown = |(key, _): &&Attr| key != WAITS && key != CALLS && key != CALLS_AS;
+    a.0.extend(span.attrs.iter().filter(is_shown).cloned());
+    if let Some(calls) = SpanCalls::of(span) {
+        a.0.extend(calls.attributes());
+    }
     by_protocol(span, &mut a);
     network(span, &mut a);
     if span.status.is_error(span.kind) {

@@ -6,6 +6,7 @@ type Schemas = components["schemas"];
 export type SpanView = Schemas["SpanView"];
 export type TraceView = Schemas["TraceView"];
 export type TraceSpan = Schemas["TraceSpanView"];
+export type SpanCalls = Schemas["SpanCallsView"];
 export type SpanWaits = Schemas["SpanWaitsView"];
 export type SpanWait = Schemas["WaitView"];
 export type FlameView = Schemas["FlameView"];

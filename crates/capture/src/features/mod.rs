@@ -42,6 +42,9 @@ pub struct Feature {
     pub rung: &'static str,
     /// Whether it works.
     pub active: bool,
+    /// What it costs others while it is used; empty if that is nothing to speak of.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub costs: &'static str,
     /// What is lost (empty if it works wholly).
     pub lost: String,
     /// Why, or how to get it back (empty if it works wholly).
@@ -90,6 +93,7 @@ pub fn table(
                 feature: p.feature,
                 rung: if active { p.mechanism() } else { "none" },
                 active,
+                costs: if active { p.costs } else { "" },
                 lost: if active { String::new() } else { p.lost.to_string() },
                 remedy: match (active, reason) {
                     (true, _) => String::new(),

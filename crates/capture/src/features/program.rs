@@ -29,6 +29,8 @@ pub struct Program {
     pub always: bool,
     /// A function of the kernel without which it does nothing; empty if there is none.
     pub calls: &'static str,
+    /// What it costs others while it is attached; empty if that is nothing to speak of.
+    pub costs: &'static str,
 }
 
 impl Program {
@@ -44,7 +46,18 @@ impl Program {
         feature: &'static str,
         lost: &'static str,
     ) -> Self {
-        Program { name, tracepoint: name, since, rung: None, feature, lost, required: false, always: false, calls: "" }
+        Program {
+            name,
+            tracepoint: name,
+            since,
+            rung: None,
+            feature,
+            lost,
+            required: false,
+            always: false,
+            calls: "",
+            costs: "",
+        }
     }
 
     /// The same program on another hook.
@@ -70,6 +83,11 @@ impl Program {
     /// The same program, which is of use only if the kernel has this function.
     pub(crate) const fn calls(self, function: &'static str) -> Self {
         Program { calls: function, ..self }
+    }
+
+    /// The same program, of which users are told what it costs others.
+    pub(crate) const fn costs(self, what: &'static str) -> Self {
+        Program { costs: what, ..self }
     }
 
     /// Whether the kernel has what the program hangs on, and the function that it calls.

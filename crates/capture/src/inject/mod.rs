@@ -137,6 +137,7 @@ pub(crate) fn start(
         feature: "context put into HTTP/1 requests",
         rung,
         active,
+        costs: "",
         lost: lost.to_string(),
         remedy,
     };
@@ -208,6 +209,7 @@ pub(crate) fn start_options(
         feature: "context put into options of TCP",
         rung,
         active: remedy.is_empty(),
+        costs: "",
         lost: lost.to_string(),
         remedy,
     };

@@ -1,8 +1,10 @@
-//! Sources of data in the kernel. Each one records one kind of facts about targets: messages, flows, or waits.
+//! Sources of data in the kernel. Each one records one kind of facts about targets: messages, flows, waits, or
+//! system calls.
 //!
 //! To add a source: a module here with a type that implements [`Source`], one line in [`SOURCES`], a folder in `bpf/`
 //! with its include in `bpf/wirespan.bpf.c`, and its records in `bpf/wire.h`.
 
+pub(crate) mod calls;
 pub(crate) mod flow;
 mod messages;
 pub(crate) mod wait;
@@ -13,7 +15,8 @@ use crate::Options;
 use std::any::Any;
 
 /// Every source.
-pub(crate) const SOURCES: &[&dyn Source] = &[&messages::Messages, &flow::source::Bundles, &wait::Waits];
+pub(crate) const SOURCES: &[&dyn Source] =
+    &[&messages::Messages, &flow::source::Bundles, &wait::Waits, &calls::SystemCalls];
 
 /// A source: its kernel programs, and how to size, open and count them.
 pub(crate) trait Source: Sync {

@@ -12,6 +12,7 @@
 //! | `wirespan.tcp.srtt_ns`, `.retransmits`, `.resets`, `.connect_ns`, `.queue_ns` | what TCP did for its bytes ([`TcpHealth`](wirespan_model::TcpHealth)) |
 //! | `wirespan.socket`, `wirespan.coroutine`, `wirespan.request_id` | where they are known |
 //! | events `wirespan.wait` | what the threads of a slow request waited for ([`SpanWait`]) |
+//! | events `wirespan.syscall`, or spans below | the system calls of a request ([`SpanCalls`]); as attributes: `wirespan.syscall.NAME.count`, `.total`, `.longest` |
 //! | events `wirespan.cpu` | in which code these threads ran, the most frequent places ([`SpanSample`]) |
 //! | `wirespan.trace.incomplete` | on roots of a trace that a limit cut short |
 
@@ -20,6 +21,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::key::hash64;
 use wirespan_model::stack::Stack;
+use wirespan_model::syscalls::{call_spans, SpanCall, SpanCalls};
 use wirespan_model::wait::{SpanSample, SpanWait, SpanWaits, SAMPLE_NS};
 use wirespan_model::{
     semconv, Attr, ParentLink, Resource, Span, SpanId, SpanLink, TapSide, Trace, TraceId, TraceSpan, Value,
@@ -76,10 +78,27 @@ impl Item {
     }
 }
 
+impl Item {
+    /// The system calls of a span, if they are spans.
+    fn of_calls(item: &Item) -> impl Iterator<Item = Item> + '_ {
+        call_spans(&item.span).into_iter().map(|call| Item {
+            parent: Some(item.span.id),
+            link: None,
+            links: Vec::new(),
+            incomplete: false,
+            trace_id: item.trace_id,
+            span: Arc::new(call),
+        })
+    }
+}
+
 pub(crate) fn encode_items(items: &[Item]) -> ExportRequest {
     let mut groups = Groups::default();
     for item in items {
         groups.push(&item.span, encode_span(item));
+        for call in Item::of_calls(item) {
+            groups.push(&item.span, encode_span(&call));
+        }
     }
     groups.request
 }
@@ -155,7 +174,7 @@ fn encode_span(item: &Item) -> proto::Span {
         end_time_unix_nano: span.end_ns.max(span.start_ns),
         attributes,
         dropped_events_count: waits.as_ref().map_or(0, |waits| waits.left_out),
-        events: waits.iter().flat_map(|all| events(span, all)).collect(),
+        events: waits.iter().flat_map(|all| events(span, all)).chain(call_events(span)).collect(),
         links: item.links.iter().filter_map(encode_link).collect(),
         status: Some(status.unwrap_or_default()),
         ..proto::Span::default()
@@ -166,6 +185,18 @@ fn encode_span(item: &Item) -> proto::Span {
 fn events<'a>(span: &'a Span, all: &'a SpanWaits) -> impl Iterator<Item = proto::Event> + 'a {
     let waits = all.waits.iter().map(|wait| encode_wait(all, wait));
     waits.chain(all.samples.iter().take(MOST_PLACES).filter_map(|sample| encode_sample(span, all, sample)))
+}
+
+/// The system calls of the span's threads, if they are events.
+fn call_events(span: &Span) -> Vec<proto::Event> {
+    let Some(all) = SpanCalls::of(span) else { return Vec::new() };
+    let event = |call: &SpanCall| proto::Event {
+        time_unix_nano: call.start_ns,
+        name: "wirespan.syscall".into(),
+        attributes: key_values(all.call_attributes(call)),
+        ..proto::Event::default()
+    };
+    all.events().iter().map(event).collect()
 }
 
 /// In which code the span's threads ran. It is told at the span's start.

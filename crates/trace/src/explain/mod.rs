@@ -5,6 +5,7 @@
 //! SDKs get the same of their own time, from the request within which they lie.
 
 mod breakdown;
+mod calls;
 mod comparison;
 mod flame;
 mod marks;
@@ -27,6 +28,7 @@ pub use story::{Step, Story, Usual};
 pub use words::Waited;
 
 use breakdown::{pieces, points, Call};
+use calls::Calls;
 use marks::Marks;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sdk::Sdk;
@@ -37,11 +39,14 @@ use std::time::{Duration, Instant};
 use waits::Threads;
 use wirespan_model::attr::WAIT_REASON;
 use wirespan_model::event::ClockMark;
+use wirespan_model::syscalls::{CallForm, ThreadCall};
 use wirespan_model::wait::ThreadWaits;
 use wirespan_model::{Span, SpanId, TapSide};
 
 /// Time after the end of a request in which the spans of its calls come.
 const PATIENCE_NS: u64 = 20_000_000;
+/// The same of a request whose system calls are recorded: the last of them comes with the next batch.
+const CALLS_PATIENCE_NS: u64 = 400_000_000;
 /// Longest time that a request waits for its calls.
 const LONGEST_NS: u64 = 12_000_000_000;
 /// Longest time after its end that a request waits for the names of its stacks.
@@ -70,11 +75,19 @@ impl Caller {
     }
 }
 
+fn patience_ns(span: &Span) -> u64 {
+    match CallForm::of(span) {
+        Some(_) => CALLS_PATIENCE_NS,
+        None => PATIENCE_NS,
+    }
+}
+
 /// Gives requests the parts of their time. Spans of hosts without clocks pass at once.
 #[derive(Debug, Default)]
 pub struct Explainer {
     marks: Marks,
     threads: Threads,
+    system_calls: Calls,
     calls: FxHashMap<Caller, Vec<Call>>,
     /// The same callers, with the time of the first call, oldest first.
     callers: VecDeque<(u64, Caller)>,
@@ -103,6 +116,18 @@ impl Explainer {
     /// Takes what threads waited for.
     pub fn waits(&mut self, waits: Vec<ThreadWaits>) {
         waits.into_iter().for_each(|of_thread| self.threads.add(of_thread));
+    }
+
+    /// Takes system calls of threads; those of each thread come in the order of their end.
+    pub fn system_calls(&mut self, calls: Vec<ThreadCall>) {
+        calls.into_iter().for_each(|call| self.system_calls.add(call));
+    }
+
+    /// The counters by name: spans of SDKs, and system calls that gave way to newer ones.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.sdk_stats().counters();
+        all.push(("calls_forgotten", self.system_calls.forgotten));
+        all
     }
 
     /// Takes a span whose cause is decided; requests wait.
@@ -155,8 +180,8 @@ impl Explainer {
         sink: &mut dyn FnMut(Arc<Span>),
     ) {
         for span in std::mem::take(&mut self.waiting) {
-            let due =
-                span.end_ns + PATIENCE_NS <= now_ns && undecided_ns(&span).is_none_or(|since| since > span.end_ns);
+            let due = span.end_ns + patience_ns(&span) <= now_ns
+                && undecided_ns(&span).is_none_or(|since| since > span.end_ns);
             if !due && span.end_ns + LONGEST_NS > now_ns {
                 self.waiting.push_back(span);
                 continue;
@@ -217,11 +242,18 @@ impl Explainer {
         if parts.known() > 0 {
             Arc::make_mut(&mut span).attrs.extend(parts.attributes());
         }
-        if span.text(WAIT_REASON).is_some() {
-            let (waits, is_named) = self.threads.of(&self.threads.stretches(request, &points), calls);
-            Arc::make_mut(&mut span).attrs.push(waits.attribute());
-            return (span, is_named);
+        let (form, is_slow) = (CallForm::of(&span), span.text(WAIT_REASON).is_some());
+        if form.is_none() && !is_slow {
+            return (span, true);
         }
-        (span, true)
+        let stretches = self.threads.stretches(request, &points);
+        let attrs = &mut Arc::make_mut(&mut span).attrs;
+        attrs.extend(form.map(|form| self.system_calls.of(&stretches, form).attribute()));
+        if !is_slow {
+            return (span, true);
+        }
+        let (waits, is_named) = self.threads.of(&stretches, calls);
+        attrs.push(waits.attribute());
+        (span, is_named)
     }
 }

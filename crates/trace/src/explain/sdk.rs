@@ -246,6 +246,10 @@ impl Explainer {
             }
         };
         let mut explained = with_parts(span, &parts, evidence);
+        if let Some(form) = request.form {
+            let calls = self.system_calls.of(&stretches, form);
+            Arc::make_mut(&mut explained).attrs.push(calls.attribute());
+        }
         if request.reason.is_empty() {
             return (explained, true);
         }
@@ -295,7 +299,7 @@ fn with_parts(span: &Arc<Span>, parts: &Parts, evidence: Evidence) -> Arc<Span> 
     let mut explained = Arc::clone(span);
     let attrs = &mut Arc::make_mut(&mut explained).attrs;
     // Nobody but wirespan says this of a span; a span that came back is told anew.
-    attrs.retain(|(key, _)| !key.starts_with("wirespan.wait."));
+    attrs.retain(|(key, _)| !key.starts_with("wirespan.wait.") && !key.starts_with("wirespan.syscall"));
     attrs.extend(parts.attributes());
     attrs.push((WAIT_EVIDENCE.into(), evidence.as_str().into()));
     explained

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, VecDeque};
 use wirespan_model::attr::WAIT_REASON;
+use wirespan_model::syscalls::CallForm;
 use wirespan_model::{ExchangeRange, Span, SpanId, Text, TraceId};
 
 /// Most requests that are remembered.
@@ -28,6 +29,8 @@ pub(super) struct Served {
     pub(super) callers: SmallVec<[Caller; 3]>,
     /// Why its waits were recorded; empty if they were not.
     pub(super) reason: Text,
+    /// How its system calls are shown; `None` if they were not recorded.
+    pub(super) form: Option<CallForm>,
 }
 
 impl Served {
@@ -42,6 +45,7 @@ impl Served {
             carried: span.trace_id.zip(span.parent_span_id),
             callers: exchanges.chain([Caller::Span(span.id)]).collect(),
             reason: span.text(WAIT_REASON).unwrap_or_default().into(),
+            form: CallForm::of(span),
         }
     }
 

@@ -5,6 +5,7 @@ use super::Parts;
 use crate::tree::{duration, service_name};
 use serde::Serialize;
 use std::fmt::Write as _;
+use wirespan_model::syscalls::SpanCalls;
 use wirespan_model::wait::WaitKind;
 use wirespan_model::{plain, Span, SpanId, Trace, TraceSpan};
 
@@ -36,6 +37,9 @@ pub struct Step {
     /// What it waited for, longest first; `None` if its waits were not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<Vec<Waited>>,
+    /// The system calls that its threads made; `None` if they were not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syscalls: Option<SpanCalls>,
 }
 
 /// What is usual for such spans: medians.
@@ -70,6 +74,7 @@ impl Step {
             queue_ns: u64::from(span.tcp.queue_us) * 1000,
             parts: Parts::of(span),
             waits: Waited::of(span),
+            syscalls: SpanCalls::of(span),
         }
     }
 }
@@ -126,6 +131,9 @@ impl Story {
         }
         if let Some(waits) = &first.waits {
             waits_table(&mut out, waits);
+        }
+        if let Some(calls) = &first.syscalls {
+            calls_table(&mut out, calls);
         }
         if let Some(usual) = &self.usual {
             let _ =
@@ -186,6 +194,20 @@ fn waits_table(out: &mut String, waits: &[Waited]) {
         if !place.is_empty() {
             let _ = writeln!(out, "             in {place}");
         }
+    }
+}
+
+/// Its system calls by name.
+fn calls_table(out: &mut String, calls: &SpanCalls) {
+    let all: u64 = calls.sums.iter().map(|sum| sum.count).sum();
+    let _ = writeln!(out, "\n  Its system calls, {all} (name, number, together, longest):");
+    for sum in &calls.sums {
+        let failed = if sum.failed > 0 { format!("  {} returned an error", sum.failed) } else { String::new() };
+        let (total, longest) = (short(sum.total_ns), short(sum.longest_ns));
+        let _ = writeln!(out, "  {:<20} {:>7}  {total:>9}  {longest:>9}{failed}", sum.name, sum.count);
+    }
+    if calls.lost > 0 {
+        let _ = writeln!(out, "  {} more were lost.", calls.lost);
     }
 }
 

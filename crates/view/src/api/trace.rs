@@ -6,6 +6,7 @@ use crate::shape::{SpanView, TraceView};
 use crate::ViewState;
 use axum::extract::{Path, State};
 use axum::Json;
+use wirespan_model::syscalls::with_calls;
 use wirespan_model::Trace;
 
 /// The trace of a span, or the trace with this id.
@@ -16,7 +17,7 @@ pub(super) async fn trace(State(state): State<ViewState>, Path(id): Path<String>
     let housekeeping = state.housekeeping;
     let trace = state.query(move |store| {
         let from = find_trace(store, &id)?;
-        Ok(TraceView::from(&assemble_linked(store, from, housekeeping)?))
+        Ok(TraceView::from(&with_calls(assemble_linked(store, from, housekeeping)?)))
     });
     Ok(Json(trace.await?))
 }

@@ -21,12 +21,38 @@ pub struct WhyOrder {
     /// Endpoint, as `GET /cart/*`, or `/cart/*` for all operations; empty for all.
     #[serde(default)]
     pub endpoint: String,
-    /// Requests that take at least so long are slow: `50ms`; or `auto`: longer than most requests of their endpoint.
+    /// Requests that take at least so long are slow: `50ms`; or `auto`: longer than most requests of their endpoint; or
+    /// `off`: no waits are recorded.
     #[serde(default = "auto")]
     pub threshold: String,
+    /// System calls that are recorded of each request: names with commas between, or `all`; empty for none. This slows
+    /// every system call of the machine meanwhile.
+    #[serde(default)]
+    pub syscalls: String,
+    /// How they are shown: `spans`, `events` or `attributes`.
+    #[serde(rename = "as", default = "attributes")]
+    pub form: String,
     /// For how long: `60s`; at most an hour.
     #[serde(rename = "for", default = "minute")]
     pub time: String,
+}
+
+impl WhyOrder {
+    /// The threshold by which no waits are recorded.
+    pub const NO_WAITS: &str = "off";
+}
+
+/// What has begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WhyBegun {
+    /// When it ends, Unix ns.
+    pub until_ns: u64,
+    /// Processes of the service that are traced now.
+    pub processes: usize,
+}
+
+fn attributes() -> String {
+    "attributes".into()
 }
 
 fn auto() -> String {
@@ -37,15 +63,17 @@ fn minute() -> String {
     "60s".into()
 }
 
-/// Begins to record; returns the time at which that ends, Unix ns. An error has the name of the wrong parameter (empty
+/// Begins to record. An error has the name of the wrong parameter (empty
 /// if none is wrong) and the reason.
-pub type WhySource = dyn Fn(&WhyOrder) -> Result<u64, (&'static str, String)> + Send + Sync;
+pub type WhySource = dyn Fn(&WhyOrder) -> Result<WhyBegun, (&'static str, String)> + Send + Sync;
 
 /// Answer of `/api/v1/why`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct WhyView {
     /// When it ends, Unix ns.
     until_ns: String,
+    /// Number of processes of the service that are traced now.
+    processes: usize,
 }
 
 /// Records from now on, and for a time, what slow requests of a service wait for (docs/why.md).
@@ -65,7 +93,7 @@ pub(super) async fn why(
     }
     let task = tokio::task::spawn_blocking(move || source(&order));
     match task.await.map_err(|e| ApiError::internal(e.to_string()))? {
-        Ok(until_ns) => Ok(Json(WhyView { until_ns: until_ns.to_string() })),
+        Ok(begun) => Ok(Json(WhyView { until_ns: begun.until_ns.to_string(), processes: begun.processes })),
         Err(("", why)) => Err(ApiError::refused(StatusCode::SERVICE_UNAVAILABLE, "busy", why)),
         Err((param, why)) => Err(ApiError::bad_query(param, why)),
     }

@@ -19,6 +19,7 @@ use axum::{Json, Router};
 use params::Params;
 use shape::{trace_json, Dependency, Envelope, Failure, Operation, TraceJson};
 use wirespan_map::NodeKind;
+use wirespan_model::syscalls::with_calls;
 use wirespan_store::{Field, Query, TimeRange};
 
 const MAX_NAMES: usize = 1000;
@@ -113,7 +114,7 @@ async fn traces(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answ
             let mut found = Vec::new();
             for id in &params.trace_id {
                 match find_trace(store, &pad(id)) {
-                    Ok(from) => found.push(trace_json(&assemble(store, from, housekeeping)?)),
+                    Ok(from) => found.push(trace_json(&with_calls(assemble(store, from, housekeeping)?))),
                     Err(e) if e.status == StatusCode::NOT_FOUND => {}
                     Err(e) => return Err(e),
                 }
@@ -134,7 +135,7 @@ async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Answer
     let housekeeping = state.housekeeping;
     let found = state.query(move |store| {
         let from = find_trace(store, &pad(&id))?;
-        Ok(vec![trace_json(&assemble(store, from, housekeeping)?)])
+        Ok(vec![trace_json(&with_calls(assemble(store, from, housekeeping)?))])
     });
     Ok(Json(Envelope::of(found.await?)))
 }

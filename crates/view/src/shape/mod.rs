@@ -4,6 +4,7 @@
 //! are numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.
 
 mod attributes;
+mod calls;
 mod flame;
 pub mod fleet;
 pub mod packets;
@@ -13,6 +14,7 @@ mod trace;
 mod waits;
 
 pub use attributes::attributes;
+pub(crate) use calls::SpanCallsView;
 pub(crate) use flame::FlameBoxView;
 pub(crate) use fleet::FleetView;
 pub(crate) use packets::PacketsView;

@@ -1,6 +1,6 @@
 //! A trace, and a trace in one line, as JSON.
 
-use super::{LinkView, SpanLinkView, SpanView, SpanWaitsView};
+use super::{LinkView, SpanCallsView, SpanLinkView, SpanView, SpanWaitsView};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -46,6 +46,9 @@ pub struct TraceSpanView {
     /// What its threads waited for; absent if that was not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<SpanWaitsView>,
+    /// The system calls that its threads made; absent if they were not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syscalls: Option<SpanCallsView>,
     /// The span.
     pub span: SpanView,
 }
@@ -147,6 +150,7 @@ impl From<&Trace> for TraceView {
                     offset_ns: s.span.start_ns - start,
                     response_offset_ns: (s.span.response_ns != 0).then(|| s.span.response_ns.saturating_sub(start)),
                     waits: SpanWaitsView::of(&s.span),
+                    syscalls: SpanCallsView::of(&s.span),
                     span: SpanView::from(s.span.as_ref()),
                 })
                 .collect(),

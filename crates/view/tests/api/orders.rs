@@ -9,13 +9,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tower::ServiceExt as _;
 use wirespan_view::packets::{PacketsState, PacketsView};
-use wirespan_view::{router, PacketOrder, PacketSource, Whose, WhyOrder};
+use wirespan_view::{router, PacketOrder, PacketSource, Whose, WhyBegun, WhyOrder};
 
 #[tokio::test]
 async fn one_order_is_taken_from_its_own_pages_and_from_programs() {
     let source = |order: &WhyOrder| match &*order.threshold {
         "soon" => Err(("threshold", "`soon` is not a duration".to_string())),
-        _ => Ok(order.service.len() as u64),
+        _ => Ok(WhyBegun { until_ns: order.service.len() as u64, processes: 2 }),
     };
     let app = router(state().with_why(Some(Arc::new(source))));
     let ask = async |app: &Router, headers: &[(&str, &str)], body: &str| {
@@ -27,7 +27,7 @@ async fn one_order_is_taken_from_its_own_pages_and_from_programs() {
     };
     let json = ("content-type", "application/json");
     let (status, body) = ask(&app, &[json], r#"{"service": "shop", "for": "2s"}"#).await;
-    assert_eq!((status, &*body), (StatusCode::OK, &br#"{"until_ns":"4"}"#[..]));
+    assert_eq!((status, &*body), (StatusCode::OK, &br#"{"until_ns":"4","processes":2}"#[..]));
     let own = ("origin", "http://localhost:9473");
     assert_eq!(ask(&app, &[json, own], r#"{"service": "shop"}"#).await.0, StatusCode::OK);
     for headers in [&[("content-type", "text/plain")][..], &[], &[json, ("origin", "http://shop.example")]] {
@@ -45,7 +45,7 @@ async fn one_order_is_taken_from_its_own_pages_and_from_programs() {
     }
     let idle = ask(&router(state()), &[json], r#"{"service": "shop"}"#).await;
     assert_eq!(idle.0, StatusCode::NOT_FOUND, "a server traces nothing");
-    let closed = router(state().with_why(Some(Arc::new(|_: &WhyOrder| Ok(1)))).with_token("s3cret"));
+    let closed = router(state().with_why(Some(Arc::new(|_: &WhyOrder| Ok(WhyBegun::default())))).with_token("s3cret"));
     assert_eq!(ask(&closed, &[json], r#"{"service": "shop"}"#).await.0, StatusCode::UNAUTHORIZED);
     let known = [json, ("authorization", "Bearer s3cret")];
     assert_eq!(ask(&closed, &known, r#"{"service": "shop"}"#).await.0, StatusCode::OK);

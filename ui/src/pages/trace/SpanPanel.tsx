@@ -17,6 +17,7 @@ import { Evidence } from "./Evidence";
 import { Messages } from "./Messages";
 import { PartsList } from "./Parts";
 import css from "./SpanPanel.module.css";
+import { SystemCalls } from "./SystemCalls";
 import { Waits } from "./Waits";
 
 interface Props {
@@ -83,6 +84,12 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
       {item.waits && (
         <Section title="What it waited for">
           <Waits of={item.waits} durationNs={span.duration_ns} />
+        </Section>
+      )}
+
+      {item.syscalls && (
+        <Section title="System calls">
+          <SystemCalls of={item.syscalls} />
         </Section>
       )}
 
