@@ -7,7 +7,7 @@
 //! publish in another order, as they wait for something first, the alignment explains little, and the connection is
 //! left to the solver.
 
-use super::align::{evidence, Align, Call, Given, Mark, Unit, LEAST_CONFIDENCE};
+use super::align::{evidence, Align, Call, Given, Mark, Unit};
 use super::calibration::SUREST;
 use super::signature::Signatures;
 use super::{Named, Verdict};
@@ -179,7 +179,7 @@ impl Batches {
     }
 
     /// Decides the messages up to a time.
-    pub(super) fn solve(&mut self, goal_ns: u64, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+    pub(super) fn solve(&mut self, goal_ns: u64, least: f32, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         for connection in self.connections.values_mut() {
             if !connection.align.is_due(goal_ns) {
                 continue;
@@ -190,7 +190,8 @@ impl Batches {
             let fits = connection.align.fit() >= LEAST_FIT;
             for one in given {
                 let Some(span) = connection.waiting.remove(&one.call) else { continue };
-                let named = if fits { named(&span, &one, &self.requests) } else { None };
+                let given = Some(one).filter(|one| fits && one.confidence >= f64::from(least));
+                let named = given.and_then(|one| named(&span, &one, &self.requests));
                 out(span, named.map_or(Verdict::Kept(None), Verdict::Named));
             }
         }
@@ -198,7 +199,7 @@ impl Batches {
 }
 
 fn named(span: &Span, given: &Given, requests: &BTreeMap<u64, Request>) -> Option<Named> {
-    let request = requests.get(&given.unit.filter(|_| given.confidence >= LEAST_CONFIDENCE)?)?;
+    let request = requests.get(&given.unit?)?;
     Some(Named {
         exchange: request.exchange.first,
         evidence: evidence(span, Some(request.exchange)),
@@ -257,7 +258,7 @@ mod tests {
                 batches.add_call(span);
             }
         }
-        batches.solve(u64::MAX, &mut |span, verdict| {
+        batches.solve(u64::MAX, 0.5, &mut |span, verdict| {
             let Verdict::Named(named) = verdict else { panic!("{verdict:?}") };
             given += 1;
             right += usize::from(truth[&span.id] == named.exchange);

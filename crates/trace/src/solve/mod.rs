@@ -376,8 +376,9 @@ fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
 /// Says which requests may have made a call that has no parent.
 fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     let all = std::iter::once((found.request.span, found.confidence)).chain(found.others.into_iter().flatten());
-    let likely = all.filter(|(_, confidence)| *confidence >= LEAST_CANDIDATE);
-    let words: Vec<_> = likely.map(|(request, confidence)| format!("{request}:{confidence:.2}")).collect();
+    let mut likely: Vec<_> = all.filter(|(_, confidence)| *confidence >= LEAST_CANDIDATE).collect();
+    likely.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let words: Vec<_> = likely.iter().map(|(request, confidence)| format!("{request}:{confidence:.2}")).collect();
     if !words.is_empty() {
         Arc::make_mut(&mut span).attrs.push((Cow::Borrowed(CANDIDATES), Value::Str(words.join(" ").into())));
     }

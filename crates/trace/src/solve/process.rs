@@ -220,10 +220,10 @@ impl Process {
     /// Goes one step on with a slice of the due events.
     pub(super) fn solve(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         if self.records.is_due(self.goal_ns) {
-            self.records.solve(self.goal_ns, out);
+            self.records.solve(self.goal_ns, config.min_confidence, out);
         }
         if self.batches.is_due(self.goal_ns) {
-            self.batches.solve(self.goal_ns, out);
+            self.batches.solve(self.goal_ns, config.min_confidence, out);
         }
         if self.is_solver_due() {
             self.solve_requests(config, out);

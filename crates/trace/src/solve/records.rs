@@ -9,7 +9,7 @@
 mod turns;
 
 use self::turns::Turns;
-use super::align::{evidence, Align, Call, Mark, Unit, LEAST_CONFIDENCE};
+use super::align::{evidence, Align, Call, Mark, Unit};
 use super::calibration::SUREST;
 use super::signature::Signatures;
 use super::{Named, Verdict};
@@ -180,8 +180,8 @@ impl Records {
         worked.is_none_or(|(_, end_ns, _)| end_ns.saturating_add(LINGER_NS) <= goal_ns)
     }
 
-    /// Decides the calls up to a time.
-    pub(super) fn solve(&mut self, goal_ns: u64, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+    /// Decides the calls up to a time. `least`: least probability of a link.
+    pub(super) fn solve(&mut self, goal_ns: u64, least: f32, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let given = if self.align.is_due(goal_ns) { self.align.decide(goal_ns) } else { Vec::new() };
         let fits = self.align.fit() >= LEAST_FIT;
         let told = self.turns.told();
@@ -191,7 +191,7 @@ impl Records {
                 let record = self.turns.at(span.start_ns, lead)?;
                 Some((*self.numbers.get(&record)?, confidence))
             });
-            let aligned = one.unit.filter(|_| fits && one.confidence >= LEAST_CONFIDENCE);
+            let aligned = one.unit.filter(|_| fits && one.confidence >= f64::from(least));
             let named = match (record, aligned) {
                 (Some((record, confidence)), _) => self.named(&span, record, confidence),
                 (None, Some(record)) => self.named(&span, record, one.confidence),

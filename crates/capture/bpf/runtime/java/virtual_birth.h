@@ -10,7 +10,10 @@
 #ifndef WS_VIRTUAL_BIRTH_H
 #define WS_VIRTUAL_BIRTH_H
 
-/* The cause for which the mounted virtual thread of the current thread was made; 0 if it is not known. */
+/*
+ * The cause for which the mounted virtual thread of the current thread was made; 0 if it is not known. A loop starts
+ * virtual threads for many requests, so what it has dealt with last says nothing.
+ */
 static __always_inline __u64 made_for(struct java_thread *j)
 {
 	struct java_search *s = java_search();
@@ -18,7 +21,7 @@ static __always_inline __u64 made_for(struct java_thread *j)
 	if (!j || !s || !j->facts.collections)
 		return 0;
 	s->object = user_word(user_word(j->thread + j->facts.current));
-	return find_mark(j, s) ? s->found.cause : 0;
+	return find_mark(j, s) && !(s->found.bytes & WS_MARK_LOOP) ? s->found.cause : 0;
 }
 
 #endif

@@ -50,8 +50,6 @@ const BUNDLE_NS: u64 = 300_000_000;
 /// A call is decided later if its unit is less probable than this, but no later than so, ns.
 const CLEAR: f64 = 0.9;
 const HOLD_NS: u64 = 6_000_000_000;
-/// Least probability of the unit of a call, for a link to it.
-pub(super) const LEAST_CONFIDENCE: f64 = 0.5;
 
 /// The evidence of a link to a unit of this exchange: what confirms the kernel's claim leaves its evidence.
 pub(super) fn evidence(call: &Span, exchange: Option<ExchangeRange>) -> Evidence {

@@ -1,6 +1,6 @@
 //! Decides which request made a call, once every request that might have made it has answered.
 
-use super::{Beam, Pending, Step, MAX_PENDING, MAX_STEPS, WEIGHT_EXPONENT};
+use super::{Beam, Hypothesis, Pending, Step, MAX_PENDING, MAX_STEPS};
 use crate::solve::timeline::Request;
 use crate::solve::SolverConfig;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -52,28 +52,45 @@ impl Beam {
                 at += 1;
                 continue;
             }
-            let Pending { call, candidates, class, .. } = self.pending.remove(at);
+            let Pending { call, candidates, class, doubt, .. } = self.pending.remove(at);
             let named_makers = self.named_makers(call);
             let mut shares: FxHashMap<u32, f64> = FxHashMap::default();
-            let mut all = 0.0;
             for (hypothesis, request) in self.hypotheses.iter().zip(&named_makers) {
-                let weight = (WEIGHT_EXPONENT * hypothesis.score).exp();
-                *shares.entry(*request).or_default() += weight;
-                all += weight;
+                *shares.entry(*request).or_default() += hypothesis.score.exp();
             }
             let mut shares: Vec<(u32, f64)> = shares.into_iter().collect();
             shares.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            // The hypotheses that are left decide; what was dropped only takes confidence from them.
+            doubt.correct(&mut shares);
             let Some(&(request, share)) = shares.first() else { continue };
-            let mut keep = named_makers.iter().map(|s| *s == request);
-            self.hypotheses.retain(|_| keep.next().unwrap_or(false));
-            self.settle();
-            let confidence = |share: f64| self.calibration.confidence(class, share / all, candidates == 1) as f32;
+            shares[1..].sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            self.keep(&named_makers, request);
+            let confidence = |share: f64| self.calibration.confidence(class, share, candidates == 1) as f32;
             let named = |(id, share): &(u32, f64)| Some((self.named.get(id)?.span, confidence(*share)));
             let mut others = [None; OTHERS];
             others.iter_mut().zip(shares[1..].iter().filter_map(named)).for_each(|(to, other)| *to = Some(other));
+            let confidence = confidence(share);
             let request = self.named.get(&request).copied();
-            out.push(Decision { call, request, confidence: confidence(share), others, confirmed: candidates == 0 });
+            out.push(Decision { call, request, confidence, others, confirmed: candidates == 0 });
         }
+    }
+
+    /// Keeps the hypotheses that name this request for a call that was decided.
+    fn keep(&mut self, named_makers: &[u32], request: u32) {
+        let Some(best) = named_makers.iter().position(|named| *named == request) else { return };
+        if named_makers.iter().all(|named| *named == request) {
+            return;
+        }
+        let before = std::mem::take(&mut self.hypotheses);
+        let part = |(hypothesis, named): (&Hypothesis, &u32)| {
+            let weight = hypothesis.score.exp();
+            [weight, if *named == request { weight } else { 0.0 }]
+        };
+        let parts: Vec<[f64; 2]> = before.iter().zip(named_makers).map(part).collect();
+        self.doubts(&before, &parts, best);
+        let kept = before.into_iter().zip(named_makers).filter(|(_, named)| **named == request);
+        self.hypotheses = kept.map(|(hypothesis, _)| hypothesis).collect();
+        self.settle();
     }
 
     /// The request of a call in each hypothesis. Hypotheses share most of their steps, so each step is followed once.

@@ -7,6 +7,7 @@
 mod chains;
 mod connections;
 mod decide;
+mod doubt;
 mod ends;
 mod teach;
 
@@ -18,10 +19,9 @@ use super::turns::{place, Acted, Actor, Queue, State};
 use chains::Chains;
 use connections::Connection;
 pub(super) use decide::{Decision, OTHERS};
+use doubt::{Doubt, Next};
 use rustc_hash::FxHashMap;
 
-/// Exponent that flattens weights before they become a confidence, as the evidence for a hypothesis is not independent.
-const WEIGHT_EXPONENT: f64 = 0.7;
 /// ln of how much less likely than the best a hypothesis may be.
 const LARGEST_GAP: f64 = 18.0;
 /// Most calls that wait for their decision.
@@ -75,6 +75,7 @@ struct Pending {
     /// How many requests can have made it.
     candidates: usize,
     class: Class,
+    doubt: Doubt,
 }
 
 #[derive(Clone, Debug)]
@@ -290,7 +291,7 @@ impl Beam {
         let nobody = alone + named(None);
         let outlook = model.outlook(Act::Call(c.class));
         let mut chains = Chains::new(self, model, outlook.act, c.start_ns);
-        let mut next: Vec<(f64, usize, Option<usize>)> = Vec::with_capacity(self.hypotheses.len() * of);
+        let mut next: Vec<Next> = Vec::with_capacity(self.hypotheses.len() * of);
         let [same, other] = model.together(self.company(c), self.open.len());
         for (w, hypothesis) in self.hypotheses.iter().enumerate() {
             let queue = self.queue(hypothesis, c.tid, &outlook, &mut chains);
@@ -306,9 +307,8 @@ impl Beam {
                 next.push((hypothesis.score + likely + turn + hinted + together, w, Some(slot)));
             }
         }
-        let likelier = |a: &(f64, usize, Option<usize>), b: &(f64, usize, Option<usize>)| {
-            b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)))
-        };
+        let likelier = |a: &Next, b: &Next| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
+        let all = next.clone();
         if next.len() > width {
             next.select_nth_unstable_by(width, likelier);
             next.truncate(width);
@@ -318,6 +318,7 @@ impl Beam {
         next.retain(|n| n.0 >= best - LARGEST_GAP);
         self.likelihood += best;
         let before = std::mem::take(&mut self.hypotheses);
+        let doubt = self.doubts_of_split(&before, &all, &next);
         for (score, w, slot) in next {
             let mut hypothesis = before[w].clone();
             hypothesis.score = score - best;
@@ -330,7 +331,7 @@ impl Beam {
                 self.sends(self.hypotheses.len() - 1, slot, c, model.has_queues());
             }
         }
-        self.pending.push(Pending { call: c.id, until_ns, candidates: of - 1, class: c.class });
+        self.pending.push(Pending { call: c.id, until_ns, candidates: of - 1, class: c.class, doubt });
     }
 
     /// In one hypothesis, a request makes a call.

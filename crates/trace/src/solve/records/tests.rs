@@ -52,7 +52,7 @@ fn each_record_gets_its_calls() {
     let truth = consumer(&mut records);
     let (mut calls, mut made) = (Vec::new(), FxHashMap::default());
     while records.is_due(u64::MAX) {
-        records.solve(u64::MAX, &mut |span, verdict| match verdict {
+        records.solve(u64::MAX, 0.5, &mut |span, verdict| match verdict {
             Verdict::Made => drop(made.insert(span.exchange.map_or(0, |e| e.first), span)),
             Verdict::Named(named) => calls.push((span, named)),
             _ => panic!("{span:?} {verdict:?}"),
