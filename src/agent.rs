@@ -10,6 +10,8 @@
 //! ```
 
 use crate::capture_thread::{CaptureThread, Order, Processes, Why};
+
+pub(crate) use crate::capture_thread::Concerns;
 use crate::clock::now_ns;
 use crate::counters::Counters;
 use crate::flows::{FlowThread, Rhythm};
@@ -127,16 +129,17 @@ impl Agent {
     }
 
     /// Begins to record what slow requests do, whenever a user asks for it.
-    pub(crate) fn why(&self) -> Arc<WhySource> {
+    pub(crate) fn why(&self, of: Concerns) -> Arc<WhySource> {
         let orders = self.orders.clone();
         Arc::new(move |asked: &WhyOrder| {
-            let why = understood(asked)?;
+            let why = Why { of, ..understood(asked)? };
             let until_ns = why.until_ns;
             let (answer, answered) = bounded(1);
             let sent = orders.try_send(Order::TraceWhy(why, answer));
             let sent = sent.map_err(|_| anyhow!("the agent is busy, or has stopped"));
             let done = sent.and_then(|()| answered.recv_timeout(LONGEST_ANSWER).unwrap_or_else(|e| Err(anyhow!(e))));
-            done.map(|begun| WhyBegun { until_ns, processes: begun.processes }).map_err(|why| ("", format!("{why:#}")))
+            done.map(|begun| WhyBegun { until_ns, processes: begun.processes, agents: Vec::new() })
+                .map_err(|why| ("", format!("{why:#}")))
         })
     }
 
@@ -181,7 +184,7 @@ impl Agent {
 }
 
 /// What an order asks for, from now on; else the name of the wrong parameter and the reason.
-fn understood(asked: &WhyOrder) -> Result<Why, (&'static str, String)> {
+pub(crate) fn understood(asked: &WhyOrder) -> Result<Why, (&'static str, String)> {
     let waits = asked.threshold != WhyOrder::NO_WAITS;
     let rule = if waits { Rule::read(&asked.threshold) } else { Ok(Rule::Learnt) };
     let rule = rule.map_err(|why| ("threshold", why.to_string()))?;
@@ -203,5 +206,5 @@ fn understood(asked: &WhyOrder) -> Result<Why, (&'static str, String)> {
     if !waits && calls.is_none() {
         return Err(("threshold", "neither waits nor system calls are asked for".into()));
     }
-    Ok(Why { rule: of, waits, calls, until_ns })
+    Ok(Why { rule: of, waits, calls, until_ns, of: Concerns::Anything })
 }

@@ -5,7 +5,7 @@
 
 mod why;
 
-pub(crate) use why::{Begun, Why};
+pub(crate) use why::{Begun, Concerns, Why};
 
 use crate::clock::now_ns;
 use crate::counters::Counters;

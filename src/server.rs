@@ -53,7 +53,8 @@ impl Server {
         fleet.connect(agents.agents());
         let otlp = Otlp::start(&config.serve, &slots, sink(&pipeline));
         let about = About { mode: "server", housekeeping: config.traces.housekeeping, ..About::default() };
-        let orders = Orders { fleet: Some(Arc::clone(&fleet) as Arc<dyn FleetSource>), ..Orders::default() };
+        let why = Some(fleet.why());
+        let orders = Orders { why, fleet: Some(Arc::clone(&fleet) as Arc<dyn FleetSource>), ..Orders::default() };
         let view = View::serve(&config.serve, store, Arc::clone(&counters), about, orders)?;
         Ok(Server { pipeline, counters, agents, fleet, otlp, view })
     }

@@ -1,13 +1,13 @@
 //! One run of a command that traces: agent, store, view. `run`, `up`, `agent` and `demo` each open one.
 
-use crate::agent::{self, Agent, Wanted};
+use crate::agent::{self, Agent, Concerns, Wanted};
 use crate::claims::{self, Claim};
 use crate::config::{capture_options, export_config, flow_rhythm, join_config, slow, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
 use crate::otlp_receiver::Otlp;
-use crate::packet::{Mirrors, Obedience, Obeying, Programs, Watch};
+use crate::packet::{Allowed, Mirrors, Obedience, Obeying, Programs, Watch};
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
 use crate::view::{About, Orders, View};
@@ -83,7 +83,7 @@ impl Session {
         let wanted = Wanted { slow: slow(config)?, watch, mirror };
         let agent = agent::start(capture, join, rhythm, wanted, targets, pipeline, Arc::clone(&counters))?;
         if let Some(order) = calls {
-            (agent.why())(&order).map_err(|(_, why)| anyhow!("--syscalls: {why}"))?;
+            agent.why(Concerns::Anything)(&order).map_err(|(_, why)| anyhow!("--syscalls: {why}"))?;
         }
         let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
@@ -92,12 +92,19 @@ impl Session {
         // With the privileges of tracing, and before those of the view are given up.
         let wanted = ui.is_some_and(|ui| !ui.no_ui) && config.packets.programs;
         let programs = wanted.then(Programs::start).transpose()?;
-        let obeying = obedience.zip(answers).map(|(obedience, answers)| obedience.start(answers)).transpose()?;
+        let obeying = obedience.zip(answers).map(|(obedience, answers)| {
+            let why = config.waits.orders.then(|| agent.why(Concerns::OwnServices));
+            obedience.start(answers, Allowed { packets: config.packets.programs, why })
+        });
+        let obeying = obeying.transpose()?;
         let view = match (ui, &store) {
             (Some(ui), Some(store)) => {
                 let (store, counters) = (Arc::clone(store), Arc::clone(&counters));
-                let orders =
-                    Orders { why: Some(agent.why()), packets: programs.as_ref().map(Programs::source), fleet: None };
+                let orders = Orders {
+                    why: Some(agent.why(Concerns::Anything)),
+                    packets: programs.as_ref().map(Programs::source),
+                    fleet: None,
+                };
                 without_privileges(|| serve(ui, config, store, counters, about, orders))?
             }
             _ => None,

@@ -18,6 +18,16 @@ pub(crate) struct Why {
     pub(crate) calls: Option<CallOrder>,
     /// Until when, Unix ns.
     pub(crate) until_ns: u64,
+    pub(crate) of: Concerns,
+}
+
+/// Whom an order concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concerns {
+    /// This agent, whichever service is named: it may start later.
+    Anything,
+    /// This agent if it traces the service now: others are asked, too.
+    OwnServices,
 }
 
 /// What has begun.
@@ -31,7 +41,13 @@ impl CaptureThread {
     pub(super) fn trace_why(&mut self, why: Why, events: &mut Vec<Event>) -> Result<Begun> {
         let is_of = |(_, service): &(u32, String)| why.rule.is_for(service);
         let begun = Begun { processes: self.services().iter().filter(|own| is_of(own)).count() };
-        let Why { rule, waits, calls, until_ns } = why;
+        if begun.processes == 0 && why.of == Concerns::OwnServices {
+            return Ok(begun);
+        }
+        let Why { rule, waits, calls, until_ns, .. } = why;
+        if calls.is_some() && !self.capture.can_record_calls() {
+            bail!("the programs of system calls are not loaded: `wirespan check` says why");
+        }
         let has_room = !waits || self.slow.ask(rule, until_ns);
         if !(has_room && calls.is_none_or(|order| self.system_calls.ask(order))) {
             bail!("too many services are traced at once: wait until one of them ends");

@@ -34,6 +34,10 @@ pub(crate) struct AgentArgs {
     watch: WatchArgs,
     #[command(flatten)]
     programs: ProgramArgs,
+    /// Let the server have recorded here what slow requests do (`wirespan trace-why` at the server; docs/why.md). The
+    /// programs for that cost every process of this machine something meanwhile
+    #[arg(long)]
+    why_orders: bool,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -46,6 +50,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     args.waits.apply(&mut config);
     args.watch.apply(&mut config);
     args.programs.apply(&mut config);
+    config.waits.orders |= args.why_orders;
     let mirror = Mirrors::open(&config)?;
     // Before any thread begins: a thread starts with the capabilities of the one that starts it.
     wirespan_capture::privilege::keep_what_tracing_uses(config.capture.attach_java);
@@ -54,7 +59,8 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {
         bail!("nowhere to send spans: give --server HOST:PORT, --otlp-endpoint URL, --otlp-file FILE or --store DIR");
     }
-    let (orders, obedience) = (config.packets.programs && args.server.is_some()).then(Obedience::new).unzip();
+    let obeys = config.packets.programs || config.waits.orders;
+    let (orders, obedience) = (obeys && args.server.is_some()).then(Obedience::new).unzip();
     let link = args.server.as_ref().map(|server| link(server, &args.token, orders)).transpose()?;
     let mut stop = StopSignal::catch()?;
     let request = Request {

@@ -8,14 +8,18 @@ use crate::clock::now_ns;
 use crate::config::{CallArgs, Config};
 use crate::slow::{Rule, Scoped};
 use crate::stop_signal::StopSignal;
-use anyhow::{Context as _, Result};
+use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use serde_json::{json, Value};
 use std::process::ExitCode;
 use std::time::Duration;
+use wirespan_model::plain;
 
 /// The last requests are spans so much later.
 const SETTLE: Duration = Duration::from_secs(2);
+
+/// The same through a server: its agents send them.
+const SETTLE_FLEET: Duration = Duration::from_secs(4);
 
 #[derive(Args)]
 pub(crate) struct TraceWhyArgs {
@@ -48,14 +52,17 @@ pub(crate) fn trace_why(args: &TraceWhyArgs, config: &Config) -> Result<ExitCode
         "syscalls": args.calls.syscalls.as_deref().unwrap_or_default(), "as": args.calls.form,
     });
     let answer = args.client.post(config, "/api/v1/why", &order)?;
+    say_agents(&answer)?;
     let until_ns: u64 =
         answer["until_ns"].as_str().and_then(|ns| ns.parse().ok()).context("it is of another version")?;
     let time = Duration::from_nanos(until_ns.saturating_sub(from_ns));
-    if answer["processes"] == 0 {
+    let is_fleet = answer["agents"].is_array();
+    if answer["processes"] == 0 && !is_fleet {
         eprintln!("wirespan: no process of {} is traced now; `wirespan traces` shows names of services", args.service);
     }
     eprintln!("wirespan: records what slow requests of {} wait for; ends in {:.0?}", args.service, time);
-    stop.wait(Some((time + SETTLE).as_secs().max(1)), || true);
+    let settle = if is_fleet { SETTLE_FLEET } else { SETTLE };
+    stop.wait(Some((time + settle).as_secs().max(1)), || true);
     let mut slow = slowest(args, config, from_ns, true)?;
     if slow.is_empty() && args.calls.syscalls.is_some() {
         let mut all = slowest(args, config, from_ns, false)?;
@@ -74,6 +81,25 @@ pub(crate) fn trace_why(args: &TraceWhyArgs, config: &Config) -> Result<ExitCode
     eprintln!("wirespan: {} requests of {} were slow; the slowest of them:", slow.len(), args.service);
     explain_span(&args.client, args.format, id, config)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says of each agent of a server whether it records. An error if none does.
+fn say_agents(answer: &Value) -> Result<()> {
+    let Some(agents) = answer["agents"].as_array() else { return Ok(()) };
+    let text = |of: &Value| plain::line(of.as_str().unwrap_or_default()).into_owned();
+    for agent in agents {
+        let name = text(&agent["agent"]);
+        match agent["state"].as_str() {
+            Some("records") => eprintln!("wirespan: {name} records {} processes", agent["processes"]),
+            Some("no-process") => eprintln!("wirespan: {name} traces no process of that service"),
+            Some("refused") => eprintln!("wirespan: {name} does not record: {}", text(&agent["why"])),
+            _ => eprintln!("wirespan: {name} is silent: whether it records is not known"),
+        }
+    }
+    if agents.iter().all(|agent| !matches!(agent["state"].as_str(), Some("records" | "silent"))) {
+        bail!("no agent records it; `wirespan traces` shows the names of services");
+    }
+    Ok(())
 }
 
 /// The requests since then that were slow, or all of them, slowest first.

@@ -252,19 +252,20 @@ impl Default for Inference {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Waits {
-    /// Requests that take at least so long are slow, and what their threads waited for is recorded: a duration
-    /// (`50ms`), or `auto`, which learns it for each endpoint; empty records no waits, and attaches nothing to the
-    /// scheduler. As `--threshold`.
+    /// Requests that take at least so long (`50ms`) are slow, and what their threads waited for is recorded; `auto`
+    /// learns it for each endpoint; empty records nothing, and attaches nothing to the scheduler. As `--threshold`.
     pub(crate) threshold: String,
     /// Record the waits of one in so many other requests, too, so that slow ones can be compared; 0: of none.
     pub(crate) one_of: u32,
+    /// Let the server of an agent have this recorded for a time, as `--why-orders`.
+    pub(crate) orders: bool,
     /// Thresholds of services and endpoints.
     pub(crate) endpoint: Vec<WaitsOf>,
 }
 
 impl Default for Waits {
     fn default() -> Self {
-        Waits { threshold: String::new(), one_of: 100, endpoint: Vec::new() }
+        Waits { threshold: String::new(), one_of: 100, orders: false, endpoint: Vec::new() }
     }
 }
 

@@ -8,17 +8,23 @@
 //! An agent tells something each second. One that tells nothing is shown as silent or gone, with what it told before.
 //! It is waited for until a little after the program's time.
 
+mod why;
+
+pub(super) use why::ToldWhy;
+
 use super::run::{checked, whose};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use why::Waiting;
 use wirespan_ship::link::{AgentStatus, Agents, Answer, AnswerSink, Order};
 use wirespan_view::fleet::{FleetAgent, FleetState, FleetView};
 use wirespan_view::packets::{PacketsState, PacketsView};
-use wirespan_view::{FleetOrder, FleetSource, Whose};
+use wirespan_view::{FleetOrder, FleetSource, Whose, WhyOrder};
 
 /// An agent that has told nothing for so long is silent.
 const SILENT: Duration = Duration::from_secs(4);
@@ -40,6 +46,8 @@ pub(super) enum Ask {
         servers: Vec<SocketAddr>,
     },
     End,
+    /// To record what slow requests of a service do.
+    Why(WhyOrder),
 }
 
 /// What an agent tells of its program.
@@ -194,9 +202,14 @@ impl Collected {
     }
 }
 
-/// The agents of a server, as far as packet programs are concerned.
+/// The agents of a server, as far as orders are concerned.
 #[derive(Default)]
 pub(crate) struct Fleet {
+    /// Of the last order.
+    last: AtomicU64,
+    /// Orders other than programs, whose answers are waited for.
+    whys: Mutex<Vec<Waiting>>,
+    answered: Condvar,
     collected: Mutex<Collected>,
     agents: OnceLock<Agents>,
 }
@@ -209,7 +222,23 @@ impl Fleet {
     /// Where the receiver's answers go.
     pub(crate) fn sink(self: &Arc<Self>) -> AnswerSink {
         let fleet = Arc::clone(self);
-        Arc::new(move |session, answer| fleet.collected().take(session, &answer))
+        Arc::new(move |session, answer| {
+            if !fleet.take_why(session, &answer) {
+                fleet.collected().take(session, &answer);
+            }
+        })
+    }
+
+    /// The number of the next order. Answers to an earlier one, also of an earlier run of this server, have a lower
+    /// number.
+    fn number(&self) -> u64 {
+        let now_ns = crate::clock::now_ns();
+        let mut number = now_ns;
+        let _ = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+            number = now_ns.max(last + 1);
+            Some(number)
+        });
+        number
     }
 
     /// The receiver's agents. Without them, there are none.
@@ -331,8 +360,7 @@ impl FleetSource for Fleet {
                 Asked { session: *session, shown, heard: now, next_line: 0, under_way: 0 }
             });
             *collected = Collected {
-                // Answers to an earlier program, also of an earlier run of this server, have a lower number.
-                number: crate::clock::now_ns().max(collected.number + 1),
+                number: self.number(),
                 program: order.program.clone(),
                 started: Some(now),
                 limit: program.time,

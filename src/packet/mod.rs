@@ -22,7 +22,7 @@ mod watch;
 pub(crate) use fleet::Fleet;
 pub(crate) use mirror::{Mirroring, Mirrors};
 pub(crate) use names::Names;
-pub(crate) use obey::{Obedience, Obeying};
+pub(crate) use obey::{Allowed, Obedience, Obeying};
 pub(crate) use pcapng::Pcapng;
 pub(crate) use program::{duration, Action, Program};
 pub(crate) use programs::Programs;

@@ -1,4 +1,5 @@
-//! `--packet-programs` of an agent: the packet programs that its server orders, one at a time.
+//! What an agent does for its server: packet programs (`--packet-programs`), one at a time, and recording what slow
+//! requests do (`--why-orders`). Each needs its own consent.
 //!
 //! ```text
 //! server ──order──▶ link ──▶ [obey thread: attach, join, tables] ──answers──▶ link ──▶ server
@@ -8,7 +9,7 @@
 //! enough for a frame. Lines that find no room are left out; each answer says how many lines came before its own, so
 //! the server counts what is missing.
 
-use super::fleet::{Ask, Told};
+use super::fleet::{Ask, Told, ToldWhy};
 use super::run::{Ordered, Run};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, RecvTimeoutError, Sender};
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use wirespan_ship::link::{Answer, Order, MAX_FRAME};
 use wirespan_view::fleet::FleetState;
 use wirespan_view::packets::PacketsView;
+use wirespan_view::{WhyOrder, WhySource};
 
 /// How often the ring is read.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
@@ -35,6 +37,15 @@ const ROOM: Duration = Duration::from_millis(200);
 /// How long the last words of a program wait for the link.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// What the server may order.
+#[derive(Default)]
+pub(crate) struct Allowed {
+    /// Packet programs.
+    pub(crate) packets: bool,
+    /// To record what slow requests do; who does it.
+    pub(crate) why: Option<Arc<WhySource>>,
+}
+
 /// An agent that will obey: its link sends the orders here.
 pub(crate) struct Obedience {
     orders: Receiver<Order>,
@@ -48,11 +59,11 @@ impl Obedience {
     }
 
     /// Starts the thread, which attaches nothing until an order comes.
-    pub(crate) fn start(self, answers: Sender<Answer>) -> Result<Obeying> {
+    pub(crate) fn start(self, answers: Sender<Answer>, allowed: Allowed) -> Result<Obeying> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("obey".into()).spawn(move || {
-            Agent { answers, running: None }.run(&self.orders, &stopping);
+            Agent { answers, allowed, running: None }.run(&self.orders, &stopping);
         })?;
         Ok(Obeying { stop, thread })
     }
@@ -118,6 +129,7 @@ impl Lines {
 
 struct Agent {
     answers: Sender<Answer>,
+    allowed: Allowed,
     running: Option<Running>,
 }
 
@@ -137,6 +149,9 @@ impl Agent {
     fn obey(&mut self, order: &Order) {
         let number = order.number;
         match serde_json::from_slice(&order.body) {
+            Ok(Ask::Run { .. }) if !self.allowed.packets => {
+                self.refuse(number, "it was started without --packet-programs");
+            }
             Ok(Ask::Run { program, servers }) => {
                 self.end();
                 match Run::start(Ordered { text: program, servers }, true) {
@@ -148,8 +163,19 @@ impl Agent {
                 }
             }
             Ok(Ask::End) => self.end(),
+            Ok(Ask::Why(order)) => self.trace_why(number, &order),
             Err(_) => self.refuse(number, "this agent does not understand the order: is it of another version?"),
         }
+    }
+
+    fn trace_why(&self, number: u64, order: &WhyOrder) {
+        let told = match self.allowed.why.as_ref().map(|source| source(order)) {
+            None => ToldWhy { refused: "it was started without --why-orders".into(), ..ToldWhy::default() },
+            Some(Ok(begun)) => ToldWhy { processes: begun.processes, until_ns: begun.until_ns, ..ToldWhy::default() },
+            Some(Err((_, why))) => ToldWhy { refused: why, ..ToldWhy::default() },
+        };
+        let body = serde_json::to_vec(&told).unwrap_or_default();
+        let _ = self.answers.send_timeout(Answer { number, body }, LAST_WORDS);
     }
 
     fn refuse(&self, number: u64, why: &str) {
@@ -262,7 +288,7 @@ mod tests {
     fn an_order_that_is_wrong_is_refused_with_the_reason() {
         let (to, obedience) = Obedience::new();
         let (answers, answered) = bounded(4);
-        let obeying = obedience.start(answers).unwrap();
+        let obeying = obedience.start(answers, Allowed { packets: true, why: None }).unwrap();
         let wrong = Ask::Run { program: "filter: {prot: tcp}".into(), servers: Vec::new() };
         for (number, body) in [(1, b"?".to_vec()), (2, serde_json::to_vec(&wrong).unwrap())] {
             to.send(Order { number, body }).unwrap();
@@ -272,5 +298,29 @@ mod tests {
             assert!(told.why.contains(if number == 1 { "version" } else { "unknown key `prot`" }), "{}", told.why);
         }
         obeying.stop().unwrap();
+    }
+
+    #[test]
+    fn what_was_not_allowed_is_refused_and_what_was_is_carried_out() {
+        let ask = |order: &Ask, allowed: Allowed| {
+            let (to, obedience) = Obedience::new();
+            let (answers, answered) = bounded(4);
+            let obeying = obedience.start(answers, allowed).unwrap();
+            to.send(Order { number: 3, body: serde_json::to_vec(order).unwrap() }).unwrap();
+            let answer = answered.recv_timeout(Duration::from_secs(10)).unwrap();
+            obeying.stop().unwrap();
+            String::from_utf8(answer.body).unwrap()
+        };
+        let run = Ask::Run { program: "filter: {protocol: tcp}".into(), servers: Vec::new() };
+        assert!(ask(&run, Allowed::default()).contains("without --packet-programs"));
+        let why = Ask::Why(WhyOrder { service: "shop".into(), ..WhyOrder::default() });
+        assert!(ask(&why, Allowed { packets: true, why: None }).contains("without --why-orders"));
+        let source = |order: &WhyOrder| {
+            assert_eq!(order.service, "shop");
+            Ok(wirespan_view::WhyBegun { processes: 4, until_ns: 9, ..Default::default() })
+        };
+        let told = ask(&why, Allowed { packets: false, why: Some(Arc::new(source)) });
+        let told: ToldWhy = serde_json::from_str(&told).unwrap();
+        assert_eq!(told, ToldWhy { processes: 4, until_ns: 9, refused: String::new() });
     }
 }

@@ -57,4 +57,5 @@ mod trace_why;
 mod unseen;
 mod verdicts;
 mod waits;
+mod why_fleet;
 mod woken;

@@ -48,6 +48,7 @@ pub struct Capture {
     rung: MessageRung,
     retransmits: bool,
     messages: bool,
+    sees_calls: bool,
     /// Sources that have a reader of their own.
     with_reader: Vec<&'static dyn Source>,
     /// Reads and follows waits, while they are asked for.
@@ -175,6 +176,7 @@ impl Capture {
         };
         let retransmits = names.contains(&"tcp_retransmit_skb");
         let messages = options.messages;
+        let sees_calls = ["call_enter", "call_exit"].iter().all(|name| names.contains(name));
         let clock = Clock::now();
         Ok(Capture {
             on_demand,
@@ -188,6 +190,7 @@ impl Capture {
             rung,
             retransmits,
             messages,
+            sees_calls,
             with_reader,
             waits,
             calls: Recorder::default(),
@@ -302,6 +305,11 @@ impl Capture {
         let Capture { waits, skel, targets, .. } = self;
         waits.record(skel, options, || targets.processes());
         self.on_demand.want_waits(options.is_some());
+    }
+
+    /// Whether the kernel took the programs of system calls.
+    pub fn can_record_calls(&self) -> bool {
+        self.sees_calls
     }
 
     /// The processes of all targets.

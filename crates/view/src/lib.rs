@@ -28,7 +28,7 @@ mod whose;
 
 pub use api::{
     flow_records, openapi, FleetOrder, FleetSource, FlowFilter, FlowRecord, FlowRecords, PacketOrder, PacketSource,
-    WhyBegun, WhyOrder, WhySource,
+    WhyAgent, WhyBegun, WhyOrder, WhySource, WhyState,
 };
 pub use assemble::StoredSpans;
 pub use error::{ApiError, ErrorBody, Problem};

@@ -14,7 +14,7 @@ mod why;
 pub use fleet::{FleetOrder, FleetSource};
 pub use flows::{flow_records, FlowFilter, FlowRecord, FlowRecords};
 pub use packets::{PacketOrder, PacketSource};
-pub use why::{WhyBegun, WhyOrder, WhySource};
+pub use why::{WhyAgent, WhyBegun, WhyOrder, WhySource, WhyState};
 
 use crate::ViewState;
 use axum::routing::{get, post};

@@ -49,6 +49,36 @@ pub struct WhyBegun {
     pub until_ns: u64,
     /// Processes of the service that are traced now.
     pub processes: usize,
+    /// Of a server: what each of its agents does.
+    pub agents: Vec<WhyAgent>,
+}
+
+/// What an agent does about an order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhyState {
+    /// It has not answered: whether it records is not known.
+    #[default]
+    Silent,
+    /// It records.
+    Records,
+    /// It traces no process of the service, and records nothing.
+    NoProcess,
+    /// It does not obey; `why` says the reason.
+    Refused,
+}
+
+/// An agent of a server, and what it does about an order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct WhyAgent {
+    /// Name of its host; with its process if several run there.
+    pub agent: String,
+    /// What it does.
+    pub state: WhyState,
+    /// Why it does not obey; else empty.
+    pub why: String,
+    /// Processes of the service that it traces.
+    pub processes: usize,
 }
 
 fn attributes() -> String {
@@ -74,6 +104,9 @@ pub(crate) struct WhyView {
     until_ns: String,
     /// Number of processes of the service that are traced now.
     processes: usize,
+    /// Of a server: what each of its agents does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<WhyAgent>,
 }
 
 /// Records from now on, and for a time, what slow requests of a service wait for (docs/why.md).
@@ -93,7 +126,9 @@ pub(super) async fn why(
     }
     let task = tokio::task::spawn_blocking(move || source(&order));
     match task.await.map_err(|e| ApiError::internal(e.to_string()))? {
-        Ok(begun) => Ok(Json(WhyView { until_ns: begun.until_ns.to_string(), processes: begun.processes })),
+        Ok(WhyBegun { until_ns, processes, agents }) => {
+            Ok(Json(WhyView { until_ns: until_ns.to_string(), processes, agents }))
+        }
         Err(("", why)) => Err(ApiError::refused(StatusCode::SERVICE_UNAVAILABLE, "busy", why)),
         Err((param, why)) => Err(ApiError::bad_query(param, why)),
     }

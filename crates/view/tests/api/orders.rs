@@ -15,7 +15,7 @@ use wirespan_view::{router, PacketOrder, PacketSource, Whose, WhyBegun, WhyOrder
 async fn one_order_is_taken_from_its_own_pages_and_from_programs() {
     let source = |order: &WhyOrder| match &*order.threshold {
         "soon" => Err(("threshold", "`soon` is not a duration".to_string())),
-        _ => Ok(WhyBegun { until_ns: order.service.len() as u64, processes: 2 }),
+        _ => Ok(WhyBegun { until_ns: order.service.len() as u64, processes: 2, agents: Vec::new() }),
     };
     let app = router(state().with_why(Some(Arc::new(source))));
     let ask = async |app: &Router, headers: &[(&str, &str)], body: &str| {
