@@ -30,7 +30,8 @@ public class Reviews {
     Object reviews(@PathVariable String id) {
         Map<?, ?> stars = (Map<?, ?>) rest.getForObject(ratings + "/ratings/{id}", Map.class, id).get("ratings");
         return Map.of("id", id, "reviews", List.of(
-                Map.of("reviewer", "Reviewer1", "text", "An extremely entertaining play.", "rating", stars.get("Reviewer1")),
+                Map.of("reviewer", "Reviewer1", "text", "An extremely entertaining play.",
+                        "rating", stars.get("Reviewer1")),
                 Map.of("reviewer", "Reviewer2", "text", "Absolutely fun.", "rating", stars.get("Reviewer2"))));
     }
 }

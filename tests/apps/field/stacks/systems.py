@@ -19,5 +19,5 @@ STACKS = {
             "reviews": java("tomcat", "bookinfo.Reviews"),
             "details": WEBRICK,
         },
-    ),
+    )
 }
