@@ -6,6 +6,7 @@
 mod abi;
 mod brokers;
 mod bystander;
+mod callers;
 mod captures;
 mod cases;
 mod causes;
@@ -23,6 +24,7 @@ mod hop_ways;
 mod hops;
 mod housekeeping;
 mod io_uring;
+mod javascript;
 mod map;
 mod masks;
 mod mirror;

@@ -233,12 +233,15 @@ struct pt_regs {
 	unsigned long cx;
 	unsigned long bx;
 	unsigned long sp;
+	unsigned long bp;
+	unsigned long ip;
 	unsigned long r14;
 	unsigned long ax;
 	unsigned long orig_ax;
 #elif defined(__TARGET_ARCH_arm64)
 	unsigned long long regs[31];
 	unsigned long long sp;
+	unsigned long long pc;
 	int syscallno;
 #endif
 };
@@ -334,12 +337,17 @@ struct task_group {
 	struct cfs_bandwidth cfs_bandwidth;
 };
 
+struct mm_struct {
+	unsigned long start_stack;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 #if defined(__TARGET_ARCH_x86)
 	struct thread_struct thread;
 #endif
+	struct mm_struct *mm;
 	pid_t pid;
 	__u64 start_time; /* monotonic, in ns */
 	pid_t tgid;

@@ -48,6 +48,7 @@
 
 /* Where the time of a thread goes. */
 #include "wait/clock.h"
+#include "wait/copy.h"
 #include "wait/stack.h"
 #include "wait/ring.h"
 #include "wait/flush.h"

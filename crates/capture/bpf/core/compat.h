@@ -29,6 +29,9 @@
 #define NR_CLOCK_NANOSLEEP 230
 #define WS_NR(regs) ((int)(regs)->orig_ax)
 #define WS_SP(regs) ((regs)->sp)
+#define WS_IP(regs) ((regs)->ip)
+#define WS_FP(regs) ((regs)->bp)
+#define WS_LR(regs) 0
 #define WS_ARG1(regs) ((regs)->di)
 #define WS_ARG2(regs) ((regs)->si)
 #define WS_ARG3(regs) ((regs)->dx)
@@ -75,6 +78,9 @@
 #define NR_CLOCK_NANOSLEEP 115
 #define WS_NR(regs) ((regs)->syscallno)
 #define WS_SP(regs) ((regs)->sp)
+#define WS_IP(regs) ((regs)->pc)
+#define WS_FP(regs) ((regs)->regs[29])
+#define WS_LR(regs) ((regs)->regs[30])
 #define WS_ARG1(regs) ((regs)->regs[0])
 #define WS_ARG2(regs) ((regs)->regs[1])
 #define WS_ARG3(regs) ((regs)->regs[2])

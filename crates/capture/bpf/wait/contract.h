@@ -16,6 +16,26 @@ enum ws_stack_size {
 	WS_STACK_INTERPRETED = 64,
 };
 
+enum ws_stack_copy_size {
+	WS_COPY_BLOCK = 512,	/* bytes; a page has a whole number of blocks */
+	WS_COPY_BLOCKS = 32,	/* of one copy at most */
+	WS_COPIES_KEPT = 16384, /* blocks of all copies; a power of two */
+};
+
+/*
+ * A copy of the memory of a stack, for programs without frame pointers: WS_COPY_BLOCK bytes for each of `blocks`, from
+ * the block on that holds `sp`. In the table, each block stands between two words that are its number.
+ */
+struct ws_stack_copy {
+	__u64 first; /* number of the first block; 0: no copy was made */
+	__u64 ip;
+	__u64 sp;
+	__u64 fp;
+	__u64 lr; /* 0 on machines that have none */
+	__u32 blocks;
+	__u32 cut; /* the stack goes on beyond the copy */
+};
+
 /* In which state a thread stopped. */
 enum ws_wait_state {
 	WS_WAIT_READY = 0, /* it went on being ready: another thread ran */
@@ -70,6 +90,7 @@ struct ws_stack {
 	__u16 interpreted;
 	__u16 pad;
 	__u64 pid;
+	struct ws_stack_copy copy;
 };
 
 /* Followed by `count` waits in any order; one whose `stopped_ns` is 0 is empty. */
@@ -111,9 +132,10 @@ struct ws_wait_take {
 };
 
 _Static_assert(sizeof(struct ws_wait) == 120, "contract");
-_Static_assert(sizeof(struct ws_stack) == 24, "contract");
+_Static_assert(sizeof(struct ws_stack_copy) == 48, "contract");
+_Static_assert(sizeof(struct ws_stack) == 72, "contract");
 _Static_assert(sizeof(struct ws_waits) == 56, "contract");
-_Static_assert(sizeof(struct ws_sample) == 40, "contract");
+_Static_assert(sizeof(struct ws_sample) == 88, "contract");
 _Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
 
 #endif

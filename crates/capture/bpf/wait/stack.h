@@ -20,6 +20,7 @@ static __always_inline __u32 fill_stack(void *ctx, struct task_struct *task, str
 
 	s->head.pid = task->tgid;
 	s->head.pad = 0;
+	copy_stack(&s->head.copy);
 	bytes = bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0);
 	s->head.kernel = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	bytes = bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK);

@@ -17,7 +17,7 @@ pub(crate) mod elf;
 mod facts;
 pub(crate) mod go_functions;
 mod link;
-mod maps;
+pub(crate) mod maps;
 mod plan;
 pub(crate) mod points;
 mod search;

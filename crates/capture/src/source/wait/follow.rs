@@ -139,7 +139,10 @@ impl Follower {
     /// Reads a record of waits, and asks for those of their wakers; or a sample, which is kept.
     pub(crate) fn read(&mut self, record: &[u8], clock: &Clock, out: &mut Vec<Event>) -> Result<(), BadRecord> {
         if Samples::owns(record) {
-            return self.samples.read(record).ok_or(BadRecord { kind: WS_SAMPLE as u8, len: record.len() });
+            return self
+                .samples
+                .read(record, &self.stacks)
+                .ok_or(BadRecord { kind: WS_SAMPLE as u8, len: record.len() });
         }
         let Follower { paths, stacks, .. } = self;
         let mut find = record::Find {

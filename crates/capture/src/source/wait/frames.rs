@@ -53,16 +53,43 @@ pub(super) fn from_perf_map(symbol: &str, module: &str) -> Option<Frame> {
 
 /// Functions that an interpreter runs take the place of the interpreter's own. Below them stays what they have called
 /// in C. If the interpreter is built without frame pointers, of that only the innermost function is known. `native` has
-/// the functions of each address, several if some are inlined; what is inlined in the loop is the loop.
-pub(super) fn with_interpreted(mut native: Vec<Vec<Frame>>, interpreted: Vec<Frame>) -> Vec<Vec<Frame>> {
+/// the functions of each address, several if some are inlined; what is inlined in the loop is the loop. `is_followed`:
+/// each address is surely of code, so that one without a name says nothing about the others.
+pub(super) fn with_interpreted(
+    mut native: Vec<Vec<Frame>>,
+    interpreted: Vec<Frame>,
+    is_followed: bool,
+) -> Vec<Vec<Frame>> {
     let is_loop = |frame: &Frame| frame.function.starts_with("_PyEval_EvalFrameDefault");
     let inner = native.iter().position(|place| place.iter().any(is_loop)).unwrap_or(1);
     native.truncate(inner);
-    if native.iter().flatten().any(|frame| frame.function.is_empty()) {
+    let is_unnamed = |place: &Vec<Frame>| place.iter().any(|frame| frame.function.is_empty());
+    if is_followed {
+        native.retain(|place| !is_unnamed(place));
+    } else if native.iter().any(is_unnamed) {
         native.clear();
     }
     native.push(interpreted);
     native
+}
+
+/// Functions of JavaScript take the place of the code that V8 has made of them, or that runs them. `functions` have
+/// their places in the stack. A function of C++ whose registers look like such a frame keeps its own name.
+pub(super) fn with_javascript(native: &mut Vec<Vec<Frame>>, functions: &[(usize, Frame)]) {
+    let is_made = |place: &[Frame]| {
+        place.iter().all(|frame| {
+            frame.function.is_empty() || frame.function.starts_with("Builtins_") || frame.module.is_empty()
+        })
+    };
+    for (at, function) in functions {
+        // What has no name at the end of a stack was left out.
+        while native.len() <= *at {
+            native.push(vec![Frame::default()]);
+        }
+        if let Some(place) = native.get_mut(*at).filter(|place| is_made(place)) {
+            *place = vec![function.clone()];
+        }
+    }
 }
 
 #[cfg(test)]
@@ -94,15 +121,39 @@ mod tests {
     #[test]
     fn functions_of_an_interpreter_stand_above_what_they_have_called_in_c() {
         let python = || frames(&["price", "handle"]);
-        let told = |native: &[&[&str]]| {
+        let told_of = |native: &[&[&str]], is_followed| {
             let native = native.iter().map(|place| frames(place)).collect();
-            with_interpreted(native, python()).concat().iter().map(|f| f.function.to_string()).collect::<Vec<_>>()
+            with_interpreted(native, python(), is_followed)
+                .concat()
+                .iter()
+                .map(|f| f.function.to_string())
+                .collect::<Vec<_>>()
         };
+        let told = |native: &[&[&str]]| told_of(native, false);
         let with_pointers: [&[&str]; 4] = [&["nanosleep"], &["time_sleep"], &["_PyEval_EvalFrameDefault"], &["main"]];
         assert_eq!(told(&with_pointers), ["nanosleep", "time_sleep", "price", "handle"]);
         assert_eq!(told(&[&["nanosleep"], &["no_caller"]]), ["nanosleep", "price", "handle"]);
         assert_eq!(told(&[&["Py_INCREF", "_PyEval_EvalFrameDefault.cold"]]), ["price", "handle"]);
         assert_eq!(told(&[&[""]]), ["price", "handle"]);
+        let stripped: [&[&str]; 4] = [&["nanosleep"], &[""], &["call"], &["_PyEval_EvalFrameDefault"]];
+        assert_eq!(told(&stripped), ["price", "handle"]);
+        assert_eq!(told_of(&stripped, true), ["nanosleep", "call", "price", "handle"]);
+    }
+
+    #[test]
+    fn functions_of_javascript_take_the_place_of_what_runs_them() {
+        let frame =
+            |name: &str, module: &str| Frame { function: name.into(), module: module.into(), ..Frame::default() };
+        let mut native = vec![
+            vec![frame("uv_sleep", "node")],
+            vec![frame("Builtins_InterpreterEntryTrampoline", "node")],
+            vec![frame("", "")],
+            vec![frame("node::Start", "node")],
+        ];
+        let functions: Vec<(usize, Frame)> = (0..6).map(|at| (at, frame(&at.to_string(), ""))).collect();
+        with_javascript(&mut native, &functions);
+        let names: Vec<String> = native.concat().iter().map(|f| f.function.to_string()).collect();
+        assert_eq!(names, ["uv_sleep", "1", "2", "node::Start", "4", "5"]);
     }
 
     #[test]

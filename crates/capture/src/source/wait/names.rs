@@ -1,7 +1,9 @@
 //! Names of the functions of a stack. A thread of its own looks them up: to read the symbols of a large program takes
 //! longer than the thread that reads the kernel's records may stand still.
 
-use super::frames::{base_name, cut_kernel, from_perf_map, with_interpreted};
+use super::frames::{base_name, cut_kernel, from_perf_map, with_interpreted, with_javascript};
+use super::stacks::Taken;
+use super::unwind::Later;
 use crate::runtime::Functions;
 use blazesym::symbolize::source::{Kernel, Process, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
@@ -29,6 +31,23 @@ pub(super) struct Asked {
     pub(super) user: Vec<u64>,
     /// Functions that an interpreter runs there (runtime_frames()).
     pub(super) interpreted: Vec<u64>,
+    /// `user` was followed by the tables of the program: each address is of code.
+    pub(super) is_followed: bool,
+    /// Functions of JavaScript, with their places in `user`.
+    pub(super) functions: Vec<(usize, Frame)>,
+}
+
+impl Taken {
+    /// The stack with all callers that were found.
+    fn settled(self) -> Asked {
+        let Taken { mut stack, later } = self;
+        if let Some(found) = later.as_ref().and_then(Later::wait).filter(|found| found.stack.len() > 1) {
+            stack.user.clone_from(&found.stack);
+            stack.functions.clone_from(&found.functions);
+            stack.is_followed = true;
+        }
+        stack
+    }
 }
 
 #[derive(Default)]
@@ -40,7 +59,7 @@ struct Counts {
 
 /// The thread that looks names up. It ends when this is dropped, and has named by then what was asked before.
 pub(super) struct Names {
-    to: SyncSender<(Asked, NamedLater)>,
+    to: SyncSender<(Taken, NamedLater)>,
     counts: Arc<Counts>,
 }
 
@@ -56,7 +75,7 @@ impl Names {
     }
 
     /// Asks for the names of a stack. If too many wait already, it gets none.
-    pub(super) fn ask(&self, stack: Asked) -> NamedLater {
+    pub(super) fn ask(&self, stack: Taken) -> NamedLater {
         let later = NamedLater::default();
         if self.to.try_send((stack, later.clone())).is_err() {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
@@ -72,11 +91,12 @@ impl Names {
     }
 }
 
-fn serve(from: &Receiver<(Asked, NamedLater)>, mut functions: Option<Functions>, counts: &Counts) {
+fn serve(from: &Receiver<(Taken, NamedLater)>, mut functions: Option<Functions>, counts: &Counts) {
     let mut namer: Option<Namer> = None;
     loop {
         match from.recv_timeout(IDLE) {
-            Ok((asked, later)) => {
+            Ok((taken, later)) => {
+                let asked = taken.settled();
                 later.set(namer.get_or_insert_with(Namer::new).stack(asked, functions.as_mut(), counts));
             }
             Err(RecvTimeoutError::Timeout) => namer = None,
@@ -114,8 +134,9 @@ impl Namer {
             return Arc::clone(known);
         }
         let mut user = self.frames(&Source::Process(Process::new(asked.pid.into())), &asked.user, counts);
+        with_javascript(&mut user, &asked.functions);
         if let Some(functions) = functions.filter(|_| !asked.interpreted.is_empty()) {
-            user = with_interpreted(user, functions.name(asked.pid, &asked.interpreted));
+            user = with_interpreted(user, functions.name(asked.pid, &asked.interpreted), asked.is_followed);
         }
         let user = user.concat();
         let kernel = cut_kernel(self.frames(&self.kernel, &asked.kernel, counts).concat());
@@ -181,12 +202,19 @@ mod tests {
     }
 
     fn of(pid: u32) -> Asked {
-        Asked { pid, kernel: Vec::new(), user: Vec::new(), interpreted: Vec::new() }
+        Asked {
+            pid,
+            kernel: Vec::new(),
+            user: Vec::new(),
+            interpreted: Vec::new(),
+            is_followed: false,
+            functions: Vec::new(),
+        }
     }
 
     fn named(asked: Asked) -> Arc<Stack> {
         let names = Names::start(None).unwrap();
-        let later = names.ask(asked);
+        let later = names.ask(Taken { stack: asked, later: None });
         for _ in 0..2_000 {
             if let Some(stack) = later.get() {
                 return Arc::clone(stack);

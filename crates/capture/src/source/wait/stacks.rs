@@ -1,10 +1,11 @@
 //! Stacks on which threads stopped: the kernel's table of them, made while waits are asked for.
 
 use super::names::{Asked, Names};
+use super::unwind::{Copies, Job, Later, Unwinding};
 use crate::boxes;
 use crate::object::WirespanSkel;
 use crate::runtime::Functions;
-use crate::wire::contract::{Stack, WS_STACKS_KEPT, WS_STACK_KERNEL, WS_STACK_NATIVE, WS_STACK_USER};
+use crate::wire::contract::{Stack, StackCopy, WS_STACKS_KEPT, WS_STACK_KERNEL, WS_STACK_NATIVE, WS_STACK_USER};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 use wirespan_model::stack::NamedLater;
 
@@ -13,73 +14,127 @@ const BPF_F_INNER_MAP: u32 = 1 << 12;
 /// Bytes of an entry.
 const ENTRY: u32 = Stack::SIZE as u32 + 8 * (WS_STACK_KERNEL + WS_STACK_USER);
 
-/// The table, and who names what is in it.
+/// The tables of the kernel programs, and the threads that make stacks of them.
+struct Tables {
+    stacks: MapHandle,
+    names: Names,
+    /// `None` if there is no memory for copies: frame pointers are followed then, and nothing else.
+    copies: Option<(Copies, Unwinding)>,
+}
+
+impl Tables {
+    fn make(skel: &WirespanSkel<'static>) -> Option<Tables> {
+        let names = Names::start(Functions::open(skel))?;
+        let place = &skel.maps.wait_stacks;
+        let stacks = boxes::make(place, MapType::Array, "wait_stacks", (4, ENTRY), WS_STACKS_KEPT, BPF_F_INNER_MAP);
+        let stacks = stacks.inspect_err(|error| {
+            tracing::warn!(%error, "no memory for stacks: where requests waited is not told");
+        });
+        let copies = || Some((Copies::keep(skel)?, Unwinding::start()?));
+        Some(Tables { stacks: stacks.ok()?, names, copies: copies() })
+    }
+
+    /// Counters of this table, in the order of [`COUNTERS`].
+    fn counts(&self) -> [u64; 7] {
+        let [named, unnamed, not_named] = self.names.counts();
+        let copies = self.copies.as_ref().map_or([0; 4], |(_, unwinding)| unwinding.counts());
+        let [whole, partly, failed, lost] = copies;
+        [named, unnamed, not_named, whole, partly, failed, lost]
+    }
+}
+
+/// Names of the counters.
+const COUNTERS: [&str; 7] = [
+    "stack_frames_named",
+    "stack_frames_without_name",
+    "stacks_not_named",
+    "stack_copies_followed",
+    "stack_copies_followed_partly",
+    "stack_copies_not_followed",
+    "stack_copies_lost",
+];
+
+/// The tables while waits are asked for.
 #[derive(Default)]
 pub(crate) struct Stacks {
-    table: Option<(MapHandle, Names)>,
+    tables: Option<Tables>,
     /// Stacks that gave way to newer ones before they were read.
     overwritten: u64,
     /// Counters of former tables.
-    before: [u64; 3],
+    before: [u64; 7],
+}
+
+/// A stack as the kernel programs have taken it.
+pub(super) struct Taken {
+    pub(super) stack: Asked,
+    /// The same part of the program with the callers that keep no frame pointer, if they are looked for.
+    pub(super) later: Option<Later>,
 }
 
 impl Stacks {
     /// Makes the table and puts it where the kernel programs find it, or takes it away.
     pub(super) fn keep(&mut self, skel: &WirespanSkel<'static>, wanted: bool) {
-        if wanted == self.table.is_some() {
+        if wanted == self.tables.is_some() {
             return;
         }
-        let place = &skel.maps.wait_stacks;
-        if let Some((_, names)) = self.table.take() {
-            let _ = place.delete(&boxes::PLACE);
-            for (sum, n) in self.before.iter_mut().zip(names.counts()) {
+        if let Some(tables) = self.tables.take() {
+            let _ = skel.maps.wait_stacks.delete(&boxes::PLACE);
+            Copies::end(skel);
+            for (sum, n) in self.before.iter_mut().zip(tables.counts()) {
                 *sum += n;
             }
             return;
         }
-        let Some(names) = Names::start(Functions::open(skel)) else { return };
-        match boxes::make(place, MapType::Array, "wait_stacks", (4, ENTRY), WS_STACKS_KEPT, BPF_F_INNER_MAP) {
-            Ok(table) => self.table = Some((table, names)),
-            Err(error) => tracing::warn!(%error, "no memory for stacks: where requests waited is not told"),
-        }
+        self.tables = Tables::make(skel);
     }
 
     /// The stack with this number of a thread of this process. Its names come later.
     pub(super) fn find(&mut self, pid: u32, number: u64) -> Option<NamedLater> {
-        let (table, names) = self.table.as_ref().filter(|_| number != 0)?;
+        let table = self.tables.as_ref().map(|tables| &tables.stacks).filter(|_| number != 0)?;
         let at = (number % u64::from(WS_STACKS_KEPT)) as u32;
         let read = || table.lookup(&at.to_ne_bytes(), MapFlags::ANY).ok().flatten();
         let is =
             |bytes: &[u8]| Stack::read(bytes).is_some_and(|head| head.number == number && head.pid == u64::from(pid));
         // The kernel may write the next stack there while this one is copied: then the number changes meanwhile.
         let copied = read().filter(|bytes| is(bytes)).filter(|_| read().is_some_and(|bytes| is(&bytes)));
-        let Some(stack) = copied.and_then(|bytes| read_stack(&bytes)) else {
+        let Some(stack) = copied.and_then(|bytes| self.take(&bytes)) else {
             self.overwritten += 1;
             return None;
         };
-        Some(names.ask(stack))
+        self.name(stack)
     }
 
-    /// Asks for the names of a stack that a sample brought.
-    pub(super) fn name(&self, stack: Asked) -> Option<NamedLater> {
-        self.table.as_ref().map(|(_, names)| names.ask(stack))
+    /// Reads a stack as the kernel programs take it, with its copy; `None` if it is cut off.
+    pub(super) fn take(&self, bytes: &[u8]) -> Option<Taken> {
+        let (stack, head) = read_stack(bytes)?;
+        let later = || {
+            let (copies, unwinding) = self.tables.as_ref()?.copies.as_ref().filter(|_| head.first != 0)?;
+            let Some(memory) = copies.read(&head) else {
+                unwinding.lost();
+                return None;
+            };
+            unwinding.ask(Job { pid: stack.pid, head, memory, by_pointers: stack.user.clone() })
+        };
+        Some(Taken { later: later(), stack })
+    }
+
+    /// Asks for the names of a stack.
+    pub(super) fn name(&self, stack: Taken) -> Option<NamedLater> {
+        self.tables.as_ref().map(|tables| tables.names.ask(stack))
     }
 
     /// Counters since the start.
-    pub(crate) fn counters(&self) -> [(&'static str, u64); 4] {
-        let now = self.table.as_ref().map_or([0; 3], |(_, names)| names.counts());
-        let [named, unnamed, lost] = std::array::from_fn(|n| now[n] + self.before[n]);
-        [
-            ("stack_frames_named", named),
-            ("stack_frames_without_name", unnamed),
-            ("stacks_not_named", lost),
-            ("stacks_overwritten", self.overwritten),
-        ]
+    pub(crate) fn counters(&self) -> [(&'static str, u64); 8] {
+        let now = self.tables.as_ref().map_or([0; 7], Tables::counts);
+        std::array::from_fn(|n| match COUNTERS.get(n) {
+            Some(name) => (*name, now[n] + self.before[n]),
+            None => ("stacks_overwritten", self.overwritten),
+        })
     }
 }
 
 /// A stack as the kernel programs take it; `None` if it is cut off.
-pub(super) fn read_stack(bytes: &[u8]) -> Option<Asked> {
+fn read_stack(bytes: &[u8]) -> Option<(Asked, StackCopy)> {
     let head = Stack::read(bytes)?;
     let frames = bytes.get(Stack::SIZE..)?;
     let words = |from: u32, n: u16| -> Option<Vec<u64>> {
@@ -89,10 +144,13 @@ pub(super) fn read_stack(bytes: &[u8]) -> Option<Asked> {
         };
         Some(words.chunks_exact(8).filter_map(|word| word.first_chunk().copied().map(u64::from_ne_bytes)).collect())
     };
-    Some(Asked {
+    let stack = Asked {
         pid: u32::try_from(head.pid).ok()?,
         kernel: words(0, head.kernel)?,
         user: words(WS_STACK_KERNEL, head.user)?,
         interpreted: words(WS_STACK_KERNEL + WS_STACK_NATIVE, head.interpreted)?,
-    })
+        is_followed: false,
+        functions: Vec::new(),
+    };
+    Some((stack, head.copy))
 }

@@ -1,6 +1,8 @@
 //! Node: the function that runs timers, and of its HTTP/2 those at which a stream is made and answered, and a frame is
 //! given to the program. Every build of Node exports them, because addons are linked against the program.
 
+pub(crate) mod functions;
+
 use super::{Learn, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::{Image, Place};
