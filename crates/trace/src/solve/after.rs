@@ -264,6 +264,7 @@ impl After {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::solve::answerers::Actor;
     use wirespan_model::{ExchangeRange, SpanId};
 
     const MS: u64 = 1_000_000;
@@ -271,12 +272,24 @@ mod tests {
     fn request(id: u32, class: Class, start_ns: u64, end_ns: u64) -> Request {
         let exchange = ExchangeRange { first: id.into(), last: id.into() };
         let (span, stream, until_ns) = (SpanId(id.into()), None, end_ns);
-        Request { id, class, start_ns, end_ns, until_ns, exchange, tid: 1, stream, span, is_shared: false }
+        Request {
+            id,
+            class,
+            start_ns,
+            end_ns,
+            until_ns,
+            exchange,
+            tid: 1,
+            answerer: Actor::of(1, 0),
+            stream,
+            span,
+            is_shared: false,
+        }
     }
 
     fn sent(id: u32, class: Class, start_ns: u64, maker: Maker) -> Event {
         let (end_ns, for_request) = (start_ns + MS, true);
-        Event::Sent(Call { id, class, start_ns, end_ns, maker, tid: 1, for_request, socket: 1 })
+        Event::Sent(Call { id, class, start_ns, end_ns, maker, tid: 1, actor: Actor::of(1, 0), for_request, socket: 1 })
     }
 
     fn learnt(of: impl Fn(u64) -> Vec<Event>) -> After {

@@ -67,21 +67,34 @@ struct Acts {
     answers: VecDeque<Answered>,
 }
 
+/// Who reads, calls and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Actor {
+pub(super) enum Actor {
     Thread(u32),
     /// It may go on on another thread.
     Coroutine(u64),
 }
 
 impl Actor {
-    fn of(tid: u32, coroutine: u64) -> Self {
+    pub(super) fn of(tid: u32, coroutine: u64) -> Self {
         if coroutine == 0 {
             Self::Thread(tid)
         } else {
             Self::Coroutine(coroutine)
         }
     }
+}
+
+/// Who answered a request.
+pub(super) fn answerer(span: &Span) -> Actor {
+    let number = |wanted: &str| {
+        span.attrs.iter().find_map(|(key, value)| match value {
+            Value::Int(number) if key == wanted => Some(*number),
+            _ => None,
+        })
+    };
+    let coroutine = number(ANSWER_COROUTINE).map_or(span.coroutine, |id| id as u64);
+    Actor::of(number(ANSWER_THREAD).map_or(span.tid, |tid| tid as u32), coroutine)
 }
 
 #[derive(Debug, Default)]
@@ -107,14 +120,7 @@ impl Answerers {
     /// Adds a request that was answered.
     pub(super) fn add_answer(&mut self, span: &Span) {
         let Some(exchange) = span.exchange else { return };
-        let number = |wanted: &str| {
-            span.attrs.iter().find_map(|(key, value)| match value {
-                Value::Int(number) if key == wanted => Some(*number),
-                _ => None,
-            })
-        };
-        let coroutine = number(ANSWER_COROUTINE).map_or(span.coroutine, |id| id as u64);
-        let actor = Actor::of(number(ANSWER_THREAD).map_or(span.tid, |tid| tid as u32), coroutine);
+        let actor = answerer(span);
         let answered = Answered {
             span: span.id,
             exchange,
@@ -130,7 +136,7 @@ impl Answerers {
         let answers = &mut self.actors.entry(actor).or_default().answers;
         let at = answers.partition_point(|a| a.end_ns <= answered.end_ns);
         answers.insert(at, answered);
-        self.has_coroutines |= coroutine != 0;
+        self.has_coroutines |= matches!(actor, Actor::Coroutine(_));
     }
 
     /// Adds a call. Calls come in the order of their ends.

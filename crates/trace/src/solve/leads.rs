@@ -245,6 +245,7 @@ fn multiplexed(events: &[Event]) -> FxHashSet<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::solve::answerers::Actor;
     use crate::solve::timeline::{Maker, Request};
     use wirespan_model::{ExchangeRange, SpanId};
 
@@ -262,6 +263,7 @@ mod tests {
             until_ns: end_ns,
             exchange: ExchangeRange { first: u64::from(id), last: u64::from(id) },
             tid: 1,
+            answerer: Actor::of(1, 0),
             stream: None,
             span: SpanId(u64::from(id)),
             is_shared: false,
@@ -270,7 +272,7 @@ mod tests {
 
     fn call(id: u32, class: Class, socket: u64, start_ns: u64, end_ns: u64) -> Call {
         let maker = Maker::Unknown(None);
-        Call { id, class, start_ns, end_ns, maker, tid: 1, for_request: true, socket }
+        Call { id, class, start_ns, end_ns, maker, tid: 1, actor: Actor::of(1, 0), for_request: true, socket }
     }
 
     /// Two requests at a time, of random classes. Pages ask the cache on one connection for all, which gathers what it

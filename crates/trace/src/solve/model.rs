@@ -5,6 +5,7 @@
 
 mod debts;
 mod habits;
+mod own;
 
 use super::belief::{Belief, Order, Turn, TURNS};
 use super::chain::{Act, Done, Last, Made, Place};
@@ -13,6 +14,7 @@ use super::order::{Turns, LED_ORDERS, ORDERS};
 use super::timeline::{Class, Opinion, OPINIONS};
 pub(super) use debts::Debts;
 use habits::Habits;
+use own::Own;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -102,6 +104,7 @@ pub(super) struct Model {
     /// How often a call was made by the request that used its connection last, and how often that was possible; by its
     /// class, and the class of the call before in the same write.
     together: FxHashMap<(Option<Class>, Class), [f64; 2]>,
+    own: Own,
     /// Calls without a request, and all calls, by class and by whether the kernel knew that there is a request.
     alone: FxHashMap<(Class, bool), [f64; 2]>,
     /// Acts learnt since the counts were halved, and in all.
@@ -275,6 +278,15 @@ impl Model {
         *same += f64::from(u8::from(is_same));
     }
 
+    /// ln of how much likelier than by chance a call is made by the actor that answers its request, or by another one.
+    pub(super) fn own(&self, request: Class, call: Class, is_own: bool, open: usize) -> f64 {
+        self.own.likely(request, call, is_own, open)
+    }
+
+    pub(super) fn learn_own(&mut self, request: Class, call: Class, is_own: bool) {
+        self.own.learn(request, call, is_own);
+    }
+
     /// ln of the likelihood that a call belongs to no request.
     pub(super) fn alone(&self, class: Class, for_request: bool) -> f64 {
         if let (Some(_), Some(led)) = (&self.debts, self.belief.led) {
@@ -360,6 +372,7 @@ impl Model {
         self.stages.retain(|_, stage| stage.visits > 0.1);
         self.hints.iter_mut().flatten().for_each(halve);
         self.of_class.iter_mut().for_each(Habits::halve);
+        self.own.halve();
         self.acts.values_mut().for_each(halve);
         self.turns.iter_mut().chain(self.turns_of.values_mut()).for_each(Turns::halve);
         self.alone.values_mut().chain(self.together.values_mut()).flatten().for_each(halve);

@@ -113,6 +113,7 @@ pub(super) fn is_opinion(span: &Span) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::solve::answerers::Actor;
     use wirespan_model::{ExchangeRange, SpanId};
 
     fn request() -> Request {
@@ -126,6 +127,7 @@ mod tests {
             until_ns: 9,
             exchange,
             tid: 1,
+            answerer: Actor::of(1, 0),
             stream,
             span,
             is_shared: false,

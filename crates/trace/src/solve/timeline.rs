@@ -1,6 +1,7 @@
 //! The events of a process in order of time: requests read and answered, calls sent and answered.
 
 use super::after::After;
+use super::answerers::{answerer, Actor};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,6 +29,7 @@ pub(super) struct Request {
     pub(super) exchange: ExchangeRange,
     /// The thread that read it.
     pub(super) tid: u32,
+    pub(super) answerer: Actor,
     /// A name that no other request has, if others may have the same exchange.
     pub(super) stream: Option<u64>,
     pub(super) span: SpanId,
@@ -93,8 +95,9 @@ pub(super) struct Call {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) maker: Maker,
-    /// The thread that sent it.
+    /// The thread that sent it, and the actor.
     pub(super) tid: u32,
+    pub(super) actor: Actor,
     /// The kernel knows that the call was made for some request.
     pub(super) for_request: bool,
     /// Cookie of its connection.
@@ -192,6 +195,7 @@ impl Timeline {
             until_ns: after.until_ns(class, end_ns),
             exchange,
             tid: span.tid,
+            answerer: answerer(span),
             stream,
             span: span.id,
             is_shared: span.message_id.is_some(),
@@ -218,7 +222,8 @@ impl Timeline {
         let end_ns = span.end_ns.max(span.start_ns);
         let for_request = span.cause_evidence.is_some();
         let (id, start_ns, tid, socket) = (self.next, span.start_ns, span.tid, span.socket);
-        let c = Call { id, class, start_ns, end_ns, maker, tid, for_request, socket };
+        let actor = Actor::of(span.tid, span.coroutine);
+        let c = Call { id, class, start_ns, end_ns, maker, tid, actor, for_request, socket };
         self.add([Event::Sent(c), Event::Replied(c)], span).then_some(c.id)
     }
 

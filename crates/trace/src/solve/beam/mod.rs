@@ -286,8 +286,12 @@ impl Beam {
         let until_ns = self.open.iter().filter(fits).map(|r| r.until_ns).max().unwrap_or(c.start_ns);
         let alone = model.alone(c.class, c.for_request);
         let width = effort.hypotheses.min(effort.work / self.open.len().max(1)).max(LEAST_HYPOTHESES);
+        let own = |slot: usize| {
+            let r = &self.open[slot];
+            model.own(r.class, c.class, r.answerer == c.actor, self.open.len())
+        };
         let slots: Vec<(usize, f64)> =
-            (0..self.open.len()).filter(|s| fits(&&self.open[*s])).map(|s| (s, named(Some(s)))).collect();
+            (0..self.open.len()).filter(|s| fits(&&self.open[*s])).map(|s| (s, named(Some(s)) + own(s))).collect();
         let nobody = alone + named(None);
         let outlook = model.outlook(Act::Call(c.class));
         let mut chains = Chains::new(self, model, outlook.act, c.start_ns);
@@ -300,11 +304,11 @@ impl Beam {
             // as little as for that one.
             let moved = if hint.is_some() && holder.is_some() { other } else { 0.0 };
             next.push((hypothesis.score + nobody + moved, w, None));
-            for &(slot, hinted) in &slots {
+            for &(slot, told) in &slots {
                 let likely = chains.look(slot, &hypothesis.states[slot]).likely;
                 let turn = queue.share(slot).max(1e-9).ln();
                 let together = holder.map_or(0.0, |holder| if holder == slot { same } else { other });
-                next.push((hypothesis.score + likely + turn + hinted + together, w, Some(slot)));
+                next.push((hypothesis.score + likely + turn + told + together, w, Some(slot)));
             }
         }
         let likelier = |a: &Next, b: &Next| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));

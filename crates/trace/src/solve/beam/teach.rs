@@ -54,6 +54,8 @@ impl Beam {
                         if let Some(holder) = one.holder(&one.hypotheses[0], &c).filter(|_| one.open.len() > 1) {
                             model.learn_together(one.company(&c), holder == slot);
                         }
+                        let r = &one.open[slot];
+                        model.learn_own(r.class, c.class, r.answerer == c.actor);
                         one.learn(slot, Act::Call(c.class), c.tid, c.start_ns, model);
                         one.sends(0, slot, &c, model.has_queues());
                         one.visit(slot, model);
