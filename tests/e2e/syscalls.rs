@@ -159,3 +159,38 @@ fn calls_are_recorded_from_the_start_of_a_command_and_a_wrong_name_ends_it() {
     run.signal(rustix::process::Signal::TERM);
     run.finish(Duration::from_secs(30));
 }
+
+#[test]
+fn calls_that_find_no_room_are_counted_at_their_request() {
+    let test = "syscalls_lost";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let (port, ui) = (free_port(), format!("127.0.0.1:{}", free_port()));
+    let service = root().join("tests/apps/syscalls/service.py").display().to_string();
+    let traced = Running::start("python3", &[&service, &port.to_string()]);
+    let pid = traced.pid().to_string();
+    let mut up = Running::start(WIRESPAN, &["up", "--ui", &ui, "--pid", &pid, "--syscalls", "getppid"]);
+    up.wait_for("Ctrl-C ends");
+    let until = Instant::now() + Duration::from_secs(60);
+    while !ask(port, "/calls/0/0/0/first") {
+        assert!(Instant::now() < until, "the service does not listen");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    std::thread::sleep(Duration::from_millis(1_500));
+    // Nobody reads while the calls are made, and their ring has room for 43,690. The last call comes afterwards.
+    const MADE: u64 = 100_000;
+    std::thread::scope(|scope| {
+        up.signal(rustix::process::Signal::STOP);
+        let asks = scope.spawn(|| ask(port, &format!("/calls/{MADE}/0/0/pause")));
+        std::thread::sleep(Duration::from_secs(3));
+        up.signal(rustix::process::Signal::CONT);
+        assert!(asks.join().unwrap(), "the service answers");
+    });
+    let span = served(&ui, &format!("/calls/{MADE}/0/0/pause"));
+    let number = |key: &str| span["attributes"][key].as_u64().unwrap_or_default();
+    let (told, lost) = (number("wirespan.syscall.getppid.count"), number("wirespan.syscalls.lost"));
+    assert!(lost > MADE / 4 && told > 40_000, "{span}");
+    assert_eq!(told + lost, MADE + 1, "{span}");
+    up.end();
+}

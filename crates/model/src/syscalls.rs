@@ -117,6 +117,9 @@ pub struct SpanCalls {
     /// Number of calls that the kernel could not tell; they are in no sum.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
+    /// Some of its calls gave way to newer ones before it ended: the sums are too small.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
 }
 
 impl SpanCalls {
@@ -143,6 +146,9 @@ impl SpanCalls {
         let mut told = vec![number("wirespan.syscalls".into(), all)];
         let missing = [("wirespan.syscalls.left_out", self.left_out), ("wirespan.syscalls.lost", self.lost)];
         told.extend(missing.into_iter().filter(|(_, n)| *n > 0).map(|(key, n)| number(key.into(), n)));
+        if self.incomplete {
+            told.push(("wirespan.syscalls.incomplete".into(), true.into()));
+        }
         for sum in self.sums.iter().filter(|_| self.form == CallForm::Attributes) {
             let key = |what: &str| format!("wirespan.syscall.{}.{what}", sum.name);
             told.push(number(key("count"), sum.count));
@@ -239,7 +245,7 @@ mod tests {
         let sum = |name: &str, count| CallSum { name: name.into(), count, total_ns: 9, longest_ns: 7, failed: 0 };
         let call = |sum, start_ns| SpanCall { sum, start_ns, duration_ns: 2, result: -2, tid: 8 };
         let calls = if form == CallForm::Attributes { Vec::new() } else { vec![call(1, 15), call(0, 35)] };
-        SpanCalls { form, sums: vec![sum("openat", 3), sum("read", 1)], calls, left_out: 2, lost: 0 }
+        SpanCalls { form, sums: vec![sum("openat", 3), sum("read", 1)], calls, left_out: 2, lost: 0, incomplete: false }
     }
 
     fn span(id: u64, start_ns: u64, depth: u32, attrs: Vec<Attr>) -> TraceSpan {

@@ -1,5 +1,6 @@
 """A server that makes as many system calls as a request asks for: `GET /calls/A/B/C/name` makes A getppid, B openat
-and C socket calls. Its own work makes none of these. A thread for each connection.
+and C socket calls; if the name is `pause`, one more getppid after five seconds. Its own work makes none of these. A
+thread for each connection.
 
 service.py PORT
 """
@@ -8,6 +9,7 @@ import os
 import socket
 import sys
 import threading
+import time
 
 
 def calls(a, b, c):
@@ -33,6 +35,9 @@ def serve(connection):
             head += more
         path = head.split(b" ", 2)[1].decode()
         calls(*(int(part) for part in path.split("/")[2:5]))
+        if path.endswith("/pause"):
+            time.sleep(5)
+            os.getppid()
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
 
 

@@ -17,6 +17,8 @@ const MOST_OF_SPAN: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     threads: FxHashMap<u32, VecDeque<ThreadCall>>,
+    /// When the last call began that was forgotten, of any thread, ns.
+    forgotten_until_ns: u64,
     count: usize,
     /// Calls that gave way to newer ones. Whether a span needed them is not known.
     pub(super) forgotten: u64,
@@ -46,6 +48,7 @@ impl Calls {
             thread.drain(..old);
         }
         self.threads.retain(|_, thread| !thread.is_empty());
+        self.forgotten_until_ns = half_ns;
         let left = self.threads.values().map(VecDeque::len).sum();
         self.forgotten += (self.count - left) as u64;
         self.count = left;
@@ -56,6 +59,7 @@ impl Calls {
         let mut told = SpanCalls { form, ..SpanCalls::default() };
         let mut sums: FxHashMap<&str, CallSum> = FxHashMap::default();
         let mut each: Vec<&ThreadCall> = Vec::new();
+        told.incomplete = stretches.iter().any(|s| s.from_ns <= self.forgotten_until_ns);
         for s in stretches {
             let Some(thread) = self.threads.get(&s.tid) else { continue };
             let first = thread.partition_point(|call| call.began_ns < s.from_ns);
@@ -133,5 +137,7 @@ mod tests {
         assert!(calls.count == kept && kept <= MOST);
         assert_eq!(calls.forgotten + kept as u64, more);
         assert!(calls.forgotten >= MOST as u64 / 2);
+        let told = |from_ns| calls.of(&[Stretch::all_of(7, (from_ns, u64::MAX))], CallForm::Attributes).incomplete;
+        assert_eq!((told(10_000), told(10_000 + MOST as u64)), (true, false));
     }
 }

@@ -209,6 +209,9 @@ fn calls_table(out: &mut String, calls: &SpanCalls) {
     if calls.lost > 0 {
         let _ = writeln!(out, "  {} more were lost.", calls.lost);
     }
+    if calls.incomplete {
+        out.push_str("  There were too many to keep: the first ones are missing.\n");
+    }
 }
 
 /// The part that has grown most against what is usual.
