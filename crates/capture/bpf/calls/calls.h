@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Every system call of chosen processes. Attached only while somebody asks for it: each system call of the machine
- * passes here (docs/decisions/0028).
+ * passes here (docs/decisions/0029).
  */
 #ifndef WS_CALLS_H
 #define WS_CALLS_H
