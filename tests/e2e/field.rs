@@ -103,6 +103,7 @@ fn a_proxy_whose_tls_is_not_read_is_joined() {
 #[test]
 fn services_of_python_with_threads_or_tasks_are_traced_exactly() {
     stacks(&[("django-gthread", 0.97), ("aiohttp", 0.9), ("starlette", 0.93), ("fastapi-sync", 0.9)]);
+    stacks(&[("motor", 0.95)]);
 }
 
 /// From the request that asks for a job to what the job calls: at once, in a chain, and tried again later; in a child

@@ -95,7 +95,7 @@ class Run(services.Services):
                     places["config"] = self.work / pathlib.Path(app.config).name
                     places["config"].write_text(text)
                 command = [str(w).format(**places) for w in app.command]
-                self.spawn(name, command, **urls, **app.env, PORT=str(port))
+                self.spawn(name, command, **{**urls, **app.env, "PORT": str(port)})
                 if port:
                     self.wait_port(name, port)
 

@@ -26,12 +26,15 @@ public class Reviews {
         SpringApplication.run(Reviews.class, args);
     }
 
+    private static Object review(String reviewer, String text, Map<?, ?> stars) {
+        return Map.of("reviewer", reviewer, "text", text, "rating", stars.get(reviewer));
+    }
+
     @GetMapping("/reviews/{id}")
     Object reviews(@PathVariable String id) {
         Map<?, ?> stars = (Map<?, ?>) rest.getForObject(ratings + "/ratings/{id}", Map.class, id).get("ratings");
         return Map.of("id", id, "reviews", List.of(
-                Map.of("reviewer", "Reviewer1", "text", "An extremely entertaining play.",
-                        "rating", stars.get("Reviewer1")),
-                Map.of("reviewer", "Reviewer2", "text", "Absolutely fun.", "rating", stars.get("Reviewer2"))));
+                review("Reviewer1", "An extremely entertaining play.", stars),
+                review("Reviewer2", "Absolutely fun.", stars)));
     }
 }

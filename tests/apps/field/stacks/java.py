@@ -12,13 +12,8 @@ JAVA25 = next(
 
 def java(name, main, java="java", **env):
     folder = f"field_java_{name}"
-    command = [
-        java,
-        "-Xmx256m",
-        "-cp",
-        f"{{cache}}/{folder}-classes:{{cache}}/{folder}/*",
-        main if "." in main else f"field.{main}",
-    ]
+    main = main if "." in main else f"field.{main}"
+    command = [java, "-Xmx256m", "-cp", f"{{cache}}/{folder}-classes:{{cache}}/{folder}/*", main]
     needs = (folder, f"{folder}-classes")
     if java == "java":
         return App(command, env, needs=needs, programs=("java",))

@@ -44,6 +44,9 @@ GRPC_AIO = python("{here}/python/grpc_aio_server.py")
 GRPC_SYNC = python("{here}/python/grpc_sync_server.py")
 FLASK_CELERY = gunicorn("flask_celery:app", "gthread", "--threads", "16")
 FLASK_RQ = gunicorn("flask_rq:app", "gthread", "--threads", "16")
+FASTAPI_KAFKA = uvicorn("fastapi_kafka:app", "--loop", "asyncio")
+KAFKA_JOBS = python("{here}/python/kafka_jobs.py")
+MOTOR = python("{here}/python/aiohttp_motor.py")
 CELERY = python("-m", "celery", "--workdir", "{here}/python", "-A", "celery_jobs", "worker", "-c", "2")
 CELERY_THREADS = python("-m", "celery", "--workdir", "{here}/python", "-A", "celery_jobs", "worker", "-P", "threads")
 RQ = python("-m", "rq.cli", "worker", "--path", "{here}/python", "--url", "redis://127.0.0.1:6379")
@@ -171,6 +174,22 @@ STACKS = {
         routes=("job", "chain", "retry"),
         servers=("leaf", "redis", "postgresql", "rabbitmq"),
         jobs=CELERY,
+    ),
+    "aiokafka": Stack(
+        "Python: FastAPI on uvicorn sends messages by aiokafka, to a consumer with aiokafka, asyncpg, aiohttp's client",
+        FASTAPI_KAFKA,
+        QUEUES,
+        routes=("job", "chain", "retry"),
+        servers=("leaf", "postgresql", "kafka"),
+        jobs=KAFKA_JOBS,
+    ),
+    "motor": Stack(
+        "Python: aiohttp as server and client, Motor, redis.asyncio in front of FastAPI on asyncio",
+        MOTOR,
+        LOOPS,
+        routes=(*ROUTES, "list"),
+        servers=("leaf", "redis", "mongodb", "postgresql"),
+        back=FASTAPI,
     ),
     "rq": Stack(
         "Python: Flask on gunicorn gthread gives jobs to RQ by Redis", FLASK_RQ, QUEUES, routes=("job", "two"), jobs=RQ

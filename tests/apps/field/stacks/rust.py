@@ -5,8 +5,8 @@ from stack import LOOPS, App, Stack
 ROUTES = ("seq", "par", "tx", "nest", "deep", "work", "later", "stream")
 
 
-def rust(name):
-    return App([f"{{cache}}/field_rust/{name}"], needs=(f"field_rust/{name}",))
+def rust(name, **env):
+    return App([f"{{cache}}/field_rust/{name}"], env, needs=(f"field_rust/{name}",))
 
 
 def stack(what, front, back):
@@ -16,4 +16,11 @@ def stack(what, front, back):
 STACKS = {
     "axum": stack("axum in front of actix-web", "axum", "actix"),
     "actix": stack("actix-web in front of axum", "actix", "axum"),
+    "tonic": Stack(
+        "Rust: axum, tonic's client in front of tonic's server, reqwest, sqlx, redis-rs",
+        rust("tonic_front"),
+        LOOPS,
+        routes=("seq", "par", "list"),
+        back=rust("tonic_server"),
+    ),
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -69,5 +70,21 @@ func Back() func(context.Context, string) (string, error) {
 			return "", err
 		}
 		return out.Fields["detail"].GetStringValue(), nil
+	}
+}
+
+// Call asks a service about an item. What it answers does not matter: other languages have another message for it.
+type Call func(ctx context.Context, id string) error
+
+// Seq calls the service whose address a variable names, on one connection.
+func Seq(variable string) Call {
+	address := strings.TrimPrefix(os.Getenv(variable), "http://")
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	return func(ctx context.Context, id string) error {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-item", id)
+		return conn.Invoke(ctx, "/shop.Shop/Seq", wrapperspb.String(id), new(emptypb.Empty))
 	}
 }

@@ -1,6 +1,8 @@
 //! What the Rust services do for each route, whatever their framework is: `reqwest`, a pool of `sqlx`, and one
 //! multiplexed connection to Redis for all requests.
 
+pub mod rpc;
+
 use futures::future::{try_join, try_join3, try_join4};
 use redis::aio::ConnectionManager;
 use redis::AsyncCommands;
@@ -73,7 +75,7 @@ impl Shop {
         })
     }
 
-    async fn get(&self, path: &str, id: &str) -> Result<String> {
+    pub async fn get(&self, path: &str, id: &str) -> Result<String> {
         fetch(&self.http, &format!("{}/{path}/{id}", self.leaf)).await
     }
 
@@ -81,7 +83,7 @@ impl Shop {
         Ok(self.cache.clone().get(format!("item:{id}")).await?)
     }
 
-    async fn count(&self, id: &str) -> Result<i64> {
+    pub async fn count(&self, id: &str) -> Result<i64> {
         Ok(self.cache.clone().incr(format!("seen:{id}"), 1).await?)
     }
 
