@@ -40,10 +40,12 @@ mod signature;
 mod tally;
 mod threads;
 mod timeline;
+mod told;
 mod trial;
 mod turns;
 mod wakes;
 mod within;
+mod workers;
 
 use crate::related::{is_datagram_connection, is_silent_connection};
 use beam::OTHERS;
@@ -51,6 +53,7 @@ use process::Process;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
+pub(crate) use told::{confidence, request};
 use wirespan_model::attr::CAUSE_SPAN;
 use wirespan_model::broker::is_delivery;
 use wirespan_model::event::Wake;
@@ -190,12 +193,16 @@ impl Solver {
         }
         // In a process without uncertain calls, a call without a cause is the process's own and does not wait. In a
         // process that hands work over, some hand-overs are not seen, so such a call may belong to a request.
+        let is_disowned = process.disowns(&mut span);
         let certain = is_certain(&span)
             && !process.doubts(&span)
             && !process.awaits_trial(&span)
             && !process.awaits_wake(&span)
             && !process.shares_exchange(&span);
-        let is_own = span.cause_evidence.is_none() && !process.may_have_unseen_causes() && !process.awaits_wake(&span);
+        let is_own = span.cause_evidence.is_none()
+            && !is_disowned
+            && !process.may_have_unseen_causes()
+            && !process.awaits_wake(&span);
         if certain || is_own {
             process.add_call(&span, None);
             let claim = process.claim(&span);
@@ -383,17 +390,4 @@ fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
         Arc::make_mut(&mut span).attrs.push((Cow::Borrowed(CANDIDATES), Value::Str(words.join(" ").into())));
     }
     span
-}
-
-/// The span of the request, if its exchange names several requests and it is known which of them counts.
-pub(crate) fn request(span: &Span) -> Option<SpanId> {
-    span.text(CAUSE_SPAN).and_then(|id| u64::from_str_radix(id, 16).ok()).map(SpanId)
-}
-
-/// Confidence of the cause of a span, if it was inferred here.
-pub(crate) fn confidence(span: &Span) -> Option<f32> {
-    span.attrs.iter().find_map(|(key, value)| match value {
-        Value::Float(c) if key == CONFIDENCE => Some(*c as f32),
-        _ => None,
-    })
 }

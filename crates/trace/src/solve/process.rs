@@ -20,6 +20,7 @@ use super::timeline::{Event, Hint, Maker, Opinion, Timeline};
 use super::trial::{is_tried, Trial};
 use super::wakes::Wakes;
 use super::within::Within;
+use super::workers::Workers;
 use super::{Found, Named, SolverConfig, Verdict};
 use learning::{Held, FIRST_RETRAINING};
 use rustc_hash::FxHashMap;
@@ -73,6 +74,7 @@ pub(super) struct Process {
     within: Within,
     pub(super) wakes: Wakes,
     lives: Lives,
+    workers: Workers,
     pub(super) deliveries: Deliveries,
     pub(super) records: Records,
     pub(super) batches: Batches,
@@ -106,6 +108,7 @@ impl Default for Process {
             within: Within::default(),
             wakes: Wakes::default(),
             lives: Lives::default(),
+            workers: Workers::default(),
             deliveries: Deliveries::default(),
             records: Records::default(),
             batches: Batches::default(),
@@ -131,6 +134,7 @@ impl Process {
             self.earlier.push_back(span.clone());
         }
         self.sharing.add_answer(span);
+        self.workers.add_request(span);
         self.lives.add(span);
     }
 
@@ -146,6 +150,16 @@ impl Process {
     /// Whether the cause of a call may be one of several requests that were read together.
     pub(super) fn shares_exchange(&self, span: &Span) -> bool {
         span.parent_span_id.is_none() && span.cause.is_some_and(|exchange| self.sharing.is_shared(exchange))
+    }
+
+    /// Removes the claim of a call whose actor works for all requests by now.
+    pub(super) fn disowns(&mut self, span: &mut Arc<Span>) -> bool {
+        let disowns = self.workers.made(span);
+        if disowns {
+            let own = Arc::make_mut(span);
+            (own.cause, own.cause_evidence) = (None, None);
+        }
+        disowns
     }
 
     /// Whether the kernel's claim is no more than an opinion that has to be judged first. Where a process has no loop,

@@ -1,0 +1,169 @@
+//! Claims that name a request long after its answer, because their actor works for all requests by now.
+//!
+//! A library may start a coroutine when the first request needs it, and keep it: a writer of Kafka that gathers
+//! messages, a loop that sends for a connection. To the kernel, it acts for that first request for ever. A
+//! handler may also answer first and make calls then, but then each request does so. So a claim is not believed if its
+//! request was answered, and has made many more calls of that kind since than requests of its class make.
+
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use wirespan_model::{Evidence, Span};
+
+/// Calls after the answer from which on it is told whether a request makes too many; and how many times as many as
+/// others it makes then.
+const FEW: u32 = 3;
+const TOO_MANY: f64 = 3.0;
+/// Other requests of its class that must have been answered since, as nothing else tells what is usual.
+const OTHERS: f64 = 4.0;
+/// Most requests that are remembered, and most kinds of calls.
+const MAX_REQUESTS: usize = 4_096;
+const MAX_KINDS: usize = 512;
+
+/// What requests of a class have done since they were first seen.
+#[derive(Debug, Default)]
+struct Served {
+    answers: f64,
+    /// Calls after the answer, by kind.
+    late: FxHashMap<u64, f64>,
+}
+
+#[derive(Debug)]
+struct Request {
+    answered_ns: u64,
+    class: u64,
+    /// Which answer of its class it was.
+    place: f64,
+    /// Calls after the answer, by kind.
+    late: FxHashMap<u64, u32>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    /// By exchange; and the same exchanges, oldest first.
+    requests: FxHashMap<u64, Request>,
+    order: VecDeque<u64>,
+    of_class: FxHashMap<u64, Served>,
+    /// Kinds of calls that such an actor was seen to make.
+    kinds: FxHashSet<u64>,
+}
+
+fn class_of(span: &Span) -> u64 {
+    let mut h = FxHasher::default();
+    (&*span.protocol, &*span.operation, span.tuple.server).hash(&mut h);
+    h.finish()
+}
+
+/// Whether a claim is inherited: its coroutine was started or woken by one that acted for the request. What threads
+/// claim is tried in another way ([`trial`](super::trial)).
+fn is_inherited(span: &Span) -> bool {
+    let by_birth = matches!(span.cause_evidence, Some(Evidence::Coroutine | Evidence::WakeUp | Evidence::ChildTask));
+    by_birth && span.coroutine != 0 && span.parent_span_id.is_none()
+}
+
+impl Workers {
+    /// Adds a request that was answered.
+    pub(super) fn add_request(&mut self, span: &Span) {
+        let class = class_of(span);
+        if self.of_class.len() >= MAX_KINDS && !self.of_class.contains_key(&class) {
+            self.of_class.clear();
+        }
+        let served = self.of_class.entry(class).or_default();
+        served.answers += 1.0;
+        let place = served.answers;
+        for exchange in span.exchanges() {
+            if self.order.len() >= MAX_REQUESTS {
+                self.order.pop_front().and_then(|oldest| self.requests.remove(&oldest));
+            }
+            self.order.push_back(exchange);
+            let late = FxHashMap::default();
+            self.requests.insert(exchange, Request { answered_ns: span.end_ns, class, place, late });
+        }
+    }
+
+    /// Whether a call's claim cannot be believed, because its actor has become a worker for all requests.
+    pub(super) fn made(&mut self, call: &Span) -> bool {
+        let Some(exchange) = call.cause.filter(|_| is_inherited(call)) else { return false };
+        let Some(request) = self.requests.get_mut(&exchange) else { return false };
+        if request.answered_ns >= call.start_ns {
+            return false;
+        }
+        let (kind, Some(served)) = (class_of(call), self.of_class.get_mut(&request.class)) else { return false };
+        if served.late.len() >= MAX_KINDS {
+            served.late.clear();
+        }
+        let (own, all) = (request.late.entry(kind).or_default(), served.late.entry(kind).or_default());
+        *own += 1;
+        *all += 1.0;
+        let usual = (*all - f64::from(*own)) / (served.answers - 1.0).max(1.0);
+        let is_known = *own >= FEW && served.answers - request.place >= OTHERS;
+        if is_known && f64::from(*own) > TOO_MANY * (usual + 1.0) - 1.0 {
+            if self.kinds.len() >= MAX_KINDS {
+                self.kinds.clear();
+            }
+            self.kinds.insert(kind);
+        }
+        self.kinds.contains(&kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wirespan_model::test_support::SpanBuilder;
+    use wirespan_model::Status;
+
+    const MS: u64 = 1_000_000;
+
+    /// The request `n`, which is answered 10 ms after it was read.
+    fn request(n: u64, at_ns: u64) -> Span {
+        let span = SpanBuilder::server(n).request("http", "GET", "/job").time(at_ns, at_ns + 10 * MS);
+        span.status(Status::Ok, 200).exchange(n, n).build()
+    }
+
+    fn call(of: u64, at_ns: u64, evidence: Evidence) -> Span {
+        let span = SpanBuilder::client(99).request("kafka", "Produce", "ship").time(at_ns, at_ns);
+        Span { coroutine: 7, ..span.status(Status::OneWay, None).cause(of, evidence).build() }
+    }
+
+    #[test]
+    fn a_writer_that_the_first_request_started_does_not_act_for_it_for_ever() {
+        let mut workers = Workers::default();
+        let made: Vec<bool> = (1..20)
+            .map(|n| {
+                let made = workers.made(&call(1, n * 20 * MS + 5 * MS, Evidence::Coroutine));
+                workers.add_request(&request(n, n * 20 * MS));
+                made
+            })
+            .collect();
+        // Until four others were answered, nothing tells what is usual.
+        assert_eq!(made.iter().position(|made| *made), Some(5));
+        assert!(made[5..].iter().all(|made| *made));
+        // A writer for another request is of the same kind, but not what that request itself does.
+        assert!(workers.made(&call(15, 900 * MS, Evidence::WakeUp)));
+        assert!(!workers.made(&call(15, 305 * MS, Evidence::WakeUp)));
+        assert!(!workers.made(&call(15, 900 * MS, Evidence::Wire)));
+        assert!(!workers.made(&Span { coroutine: 0, ..call(15, 900 * MS, Evidence::WakeUp) }));
+    }
+
+    #[test]
+    fn handlers_that_answer_first_make_their_calls_however_many() {
+        let mut workers = Workers::default();
+        for n in 1..50 {
+            workers.add_request(&request(n, n * 20 * MS));
+            for late in 0..8 {
+                let at_ns = n * 20 * MS + (11 + late) * MS;
+                assert!(!workers.made(&call(n, at_ns, Evidence::Coroutine)), "{n} {late}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut workers = Workers::default();
+        for n in 1..10_000 {
+            workers.add_request(&request(n, n * 20 * MS));
+        }
+        assert!(workers.requests.len() <= MAX_REQUESTS && workers.order.len() <= MAX_REQUESTS);
+    }
+}
