@@ -124,8 +124,9 @@ impl Process {
     /// Adds a request that was answered.
     pub(super) fn add_request(&mut self, span: &Arc<Span>) {
         self.longest_ns = self.longest_ns.max(span.duration_ns());
+        let signature = self.signatures.of_request(span);
         if self.in_doubt || self.trial.is_some() {
-            let signature = self.follow(span);
+            self.follow(span, signature);
             self.trial.iter_mut().for_each(|trial| trial.add_answer(span, signature));
         } else {
             if self.earlier.len() >= MAX_EARLIER {
@@ -134,17 +135,15 @@ impl Process {
             self.earlier.push_back(span.clone());
         }
         self.sharing.add_answer(span);
-        self.workers.add_request(span);
+        self.workers.add_request(span, signature);
         self.lives.add(span);
     }
 
-    /// Follows a request on the timeline. Returns its signature.
-    fn follow(&mut self, span: &Span) -> u64 {
+    /// Follows a request on the timeline.
+    fn follow(&mut self, span: &Span, signature: u64) {
         self.answerers.add_answer(span);
-        let signature = self.signatures.of_request(span);
         self.timeline.request(span, signature, &self.after);
         self.threads.iter_mut().for_each(|threads| threads.add_request(span));
-        signature
     }
 
     /// Whether the cause of a call may be one of several requests that were read together.
@@ -212,7 +211,8 @@ impl Process {
         };
         if !matches!(maker, Maker::Claimed(_)) {
             std::mem::take(&mut self.earlier).iter().for_each(|request| {
-                self.follow(request);
+                let signature = self.signatures.of_request(request);
+                self.follow(request, signature);
             });
         }
         if let Some(threads) = &mut self.threads {

@@ -5,15 +5,16 @@
 //! handler may also answer first and make calls then, but then each request does so. So a claim is not believed if its
 //! request was answered, and has made many more calls of that kind since than requests of its class make.
 
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use wirespan_model::{Evidence, Span};
 
 /// Calls after the answer from which on it is told whether a request makes too many; and how many times as many as
-/// others it makes then.
-const FEW: u32 = 3;
-const TOO_MANY: f64 = 3.0;
+/// others it makes then. Both are high: a job that a request starts, and that makes many calls after the answer, has a
+/// claim that is right.
+const FEW: u32 = 16;
+const TOO_MANY: f64 = 10.0;
 /// Other requests of its class that must have been answered since, as nothing else tells what is usual.
 const OTHERS: f64 = 4.0;
 /// Most requests that are remembered, and most kinds of calls.
@@ -44,11 +45,9 @@ pub(super) struct Workers {
     requests: FxHashMap<u64, Request>,
     order: VecDeque<u64>,
     of_class: FxHashMap<u64, Served>,
-    /// Kinds of calls that such an actor was seen to make.
-    kinds: FxHashSet<u64>,
 }
 
-fn class_of(span: &Span) -> u64 {
+fn kind_of(span: &Span) -> u64 {
     let mut h = FxHasher::default();
     (&*span.protocol, &*span.operation, span.tuple.server).hash(&mut h);
     h.finish()
@@ -62,9 +61,8 @@ fn is_inherited(span: &Span) -> bool {
 }
 
 impl Workers {
-    /// Adds a request that was answered.
-    pub(super) fn add_request(&mut self, span: &Span) {
-        let class = class_of(span);
+    /// Adds a request of this class that was answered.
+    pub(super) fn add_request(&mut self, span: &Span, class: u64) {
         if self.of_class.len() >= MAX_KINDS && !self.of_class.contains_key(&class) {
             self.of_class.clear();
         }
@@ -88,7 +86,7 @@ impl Workers {
         if request.answered_ns >= call.start_ns {
             return false;
         }
-        let (kind, Some(served)) = (class_of(call), self.of_class.get_mut(&request.class)) else { return false };
+        let (kind, Some(served)) = (kind_of(call), self.of_class.get_mut(&request.class)) else { return false };
         if served.late.len() >= MAX_KINDS {
             served.late.clear();
         }
@@ -97,13 +95,7 @@ impl Workers {
         *all += 1.0;
         let usual = (*all - f64::from(*own)) / (served.answers - 1.0).max(1.0);
         let is_known = *own >= FEW && served.answers - request.place >= OTHERS;
-        if is_known && f64::from(*own) > TOO_MANY * (usual + 1.0) - 1.0 {
-            if self.kinds.len() >= MAX_KINDS {
-                self.kinds.clear();
-            }
-            self.kinds.insert(kind);
-        }
-        self.kinds.contains(&kind)
+        is_known && f64::from(*own) > TOO_MANY * (usual + 1.0)
     }
 }
 
@@ -114,6 +106,7 @@ mod tests {
     use wirespan_model::Status;
 
     const MS: u64 = 1_000_000;
+    const ROUTE: u64 = 1;
 
     /// The request `n`, which is answered 10 ms after it was read.
     fn request(n: u64, at_ns: u64) -> Span {
@@ -129,30 +122,44 @@ mod tests {
     #[test]
     fn a_writer_that_the_first_request_started_does_not_act_for_it_for_ever() {
         let mut workers = Workers::default();
-        let made: Vec<bool> = (1..20)
+        let made: Vec<bool> = (1..40)
             .map(|n| {
                 let made = workers.made(&call(1, n * 20 * MS + 5 * MS, Evidence::Coroutine));
-                workers.add_request(&request(n, n * 20 * MS));
+                workers.add_request(&request(n, n * 20 * MS), ROUTE);
                 made
             })
             .collect();
-        // Until four others were answered, nothing tells what is usual.
-        assert_eq!(made.iter().position(|made| *made), Some(5));
-        assert!(made[5..].iter().all(|made| *made));
-        // A writer for another request is of the same kind, but not what that request itself does.
-        assert!(workers.made(&call(15, 900 * MS, Evidence::WakeUp)));
-        assert!(!workers.made(&call(15, 305 * MS, Evidence::WakeUp)));
-        assert!(!workers.made(&call(15, 900 * MS, Evidence::Wire)));
-        assert!(!workers.made(&Span { coroutine: 0, ..call(15, 900 * MS, Evidence::WakeUp) }));
+        let first = made.iter().position(|made| *made);
+        assert_eq!(first, Some(FEW as usize), "sixteen calls after the answer are few");
+        assert!(made[FEW as usize..].iter().all(|made| *made));
+        // What another request does after its answer is its own, and so is what the first one did before.
+        assert!(!workers.made(&call(15, 900 * MS, Evidence::WakeUp)));
+        assert!(!workers.made(&call(1, 25 * MS, Evidence::WakeUp)));
+        assert!(!workers.made(&call(1, 900 * MS, Evidence::Wire)));
+        assert!(!workers.made(&Span { coroutine: 0, ..call(1, 900 * MS, Evidence::WakeUp) }));
     }
 
     #[test]
     fn handlers_that_answer_first_make_their_calls_however_many() {
         let mut workers = Workers::default();
         for n in 1..50 {
-            workers.add_request(&request(n, n * 20 * MS));
+            workers.add_request(&request(n, n * 20 * MS), ROUTE);
             for late in 0..8 {
                 let at_ns = n * 20 * MS + (11 + late) * MS;
+                assert!(!workers.made(&call(n, at_ns, Evidence::Coroutine)), "{n} {late}");
+            }
+        }
+    }
+
+    /// One route in twenty answers and then makes calls, more or fewer.
+    #[test]
+    fn a_job_of_a_rare_route_keeps_its_calls() {
+        let mut workers = Workers::default();
+        for n in 1..400 {
+            let is_job = n % 20 == 0;
+            workers.add_request(&request(n, n * 20 * MS), if is_job { 2 } else { ROUTE });
+            for late in 0..if is_job { 20 + n / 8 } else { 0 } {
+                let at_ns = n * 20 * MS + 11 * MS + late;
                 assert!(!workers.made(&call(n, at_ns, Evidence::Coroutine)), "{n} {late}");
             }
         }
@@ -162,7 +169,7 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut workers = Workers::default();
         for n in 1..10_000 {
-            workers.add_request(&request(n, n * 20 * MS));
+            workers.add_request(&request(n, n * 20 * MS), ROUTE);
         }
         assert!(workers.requests.len() <= MAX_REQUESTS && workers.order.len() <= MAX_REQUESTS);
     }
