@@ -279,8 +279,8 @@ impl Model {
     }
 
     /// ln of how much likelier than by chance a call is made by the actor that answers its request, or by another one.
-    pub(super) fn own(&self, request: Class, call: Class, is_own: bool, open: usize) -> f64 {
-        self.own.likely(request, call, is_own, open)
+    pub(super) fn own(&self, request: Class, call: Class, is_own: bool, chance: f64) -> f64 {
+        self.own.likely(request, call, is_own, chance)
     }
 
     pub(super) fn learn_own(&mut self, request: Class, call: Class, is_own: bool) {

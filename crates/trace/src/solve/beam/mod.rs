@@ -286,9 +286,11 @@ impl Beam {
         let until_ns = self.open.iter().filter(fits).map(|r| r.until_ns).max().unwrap_or(c.start_ns);
         let alone = model.alone(c.class, c.for_request);
         let width = effort.hypotheses.min(effort.work / self.open.len().max(1)).max(LEAST_HYPOTHESES);
+        let answers = self.open.iter().filter(|r| r.answerer == c.actor).count();
+        let chance = answers as f64 / self.open.len().max(1) as f64;
         let own = |slot: usize| {
             let r = &self.open[slot];
-            model.own(r.class, c.class, r.answerer == c.actor, self.open.len())
+            model.own(r.class, c.class, r.answerer == c.actor, chance)
         };
         let slots: Vec<(usize, f64)> =
             (0..self.open.len()).filter(|s| fits(&&self.open[*s])).map(|s| (s, named(Some(s)) + own(s))).collect();

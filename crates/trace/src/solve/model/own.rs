@@ -30,16 +30,16 @@ impl Own {
         *own += f64::from(u8::from(is_own));
     }
 
-    /// ln of how much likelier such a call is made by its request's own actor (or by a certain other one) than by any
-    /// of `open` actors by chance. 0 before anything is learnt.
-    pub(super) fn likely(&self, request: Class, call: Class, is_own: bool, open: usize) -> f64 {
-        let open = open.max(2) as f64;
+    /// ln of how much likelier such a call is made by its request's own actor (or by another one) than by chance.
+    /// `chance`: the share of open requests that this actor answers. 0 before anything is learnt.
+    pub(super) fn likely(&self, request: Class, call: Class, is_own: bool, chance: f64) -> f64 {
         let [own, all] = self.of.get(&(request, call)).copied().unwrap_or_default();
-        let share = ((own + WEIGHT / open) / (all + WEIGHT)).clamp(LEAST, 1.0 - LEAST);
+        let chance = chance.clamp(LEAST, 1.0 - LEAST);
+        let share = ((own + WEIGHT * chance) / (all + WEIGHT)).clamp(LEAST, 1.0 - LEAST);
         if is_own {
-            (share * open).ln()
+            (share / chance).ln()
         } else {
-            ((1.0 - share) * open / (open - 1.0)).ln()
+            ((1.0 - share) / (1.0 - chance)).ln()
         }
     }
 
@@ -53,9 +53,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn before_anything_is_learnt_all_actors_are_as_likely() {
-        let own = Own::default();
-        assert!(own.likely(1, 1, true, 5).abs() < 1e-9 && own.likely(1, 1, false, 5).abs() < 1e-9);
+    fn nothing_is_told_before_anything_is_learnt_and_where_one_thread_does_all() {
+        let mut own = Own::default();
+        assert!(own.likely(1, 1, true, 0.2).abs() < 1e-9 && own.likely(1, 1, false, 0.2).abs() < 1e-9);
+        (0..100).for_each(|_| own.learn(1, 1, true));
+        assert!(own.likely(1, 1, true, 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -63,8 +65,8 @@ mod tests {
         let mut own = Own::default();
         (0..100).for_each(|_| own.learn(1, 1, true));
         (0..100).for_each(|_| own.learn(2, 1, false));
-        // A call on a worker's thread, and one on the thread that answers request 1.
-        assert!(own.likely(2, 1, false, 5) - own.likely(1, 1, false, 5) > 2.5);
-        assert!(own.likely(1, 1, true, 5) - own.likely(2, 1, false, 5) > 1.0);
+        // A call on a worker's thread, and one on the thread that answers request 1, one of five.
+        assert!(own.likely(2, 1, false, 0.0) - own.likely(1, 1, false, 0.0) > 2.5);
+        assert!(own.likely(1, 1, true, 0.2) - own.likely(2, 1, false, 0.2) > 1.0);
     }
 }
