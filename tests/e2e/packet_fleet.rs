@@ -33,7 +33,7 @@ fn agents_that_let_a_server_run_a_program_and_one_that_vanishes() {
     if !ready(test) {
         return;
     }
-    let Some(spaces) = made(test, Spaces::pair("pf")) else { return };
+    let Some(spaces) = made(test, Spaces::pair("fl")) else { return };
     let folder = tempfile::tempdir().unwrap();
     let stop = folder.path().join("stop").to_str().unwrap().to_owned();
     let _echo = spaces.python(1, ECHO, &["10.214.1.2", "7041"]);
