@@ -234,6 +234,7 @@ fn context(record: &[u8], clock: &Clock) -> Option<Event> {
         added_at: c.at,
         added: c.added,
         seq: c.seq,
+        stream: c.stream,
         socket: SocketId(c.socket),
         time_ns: clock.to_unix(c.time_ns),
         trace_id: TraceId(c.trace),

@@ -5,7 +5,7 @@ use crate::direction::index;
 use crate::errno;
 use crate::session::Ending;
 use crate::spans::{comm, place, span_id};
-use crate::stream::Mark;
+use crate::stream::{Added, Mark};
 use std::borrow::Cow;
 use wirespan_model::event::Actor;
 use wirespan_model::{
@@ -41,7 +41,7 @@ impl Flow {
         self.calls += 1;
         self.actor = Some(d.actor);
         if self.first[i].is_none() {
-            self.first[i] = Some(Box::new(Mark::of_call(d, 0, (0, 0))));
+            self.first[i] = Some(Box::new(Mark::of_call(d, 0, Added::default())));
         }
         if d.exchange != 0 {
             let range = self.exchanges.get_or_insert(ExchangeRange { first: d.exchange, last: d.exchange });

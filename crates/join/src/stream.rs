@@ -9,7 +9,7 @@ use wirespan_model::{DataEvent, Direction, Evidence, Transport};
 /// Calls remembered per direction. Enough to find the start of a head that came in pieces.
 const MARKS: usize = 16;
 /// Trace contexts remembered per direction, of requests whose bytes have not come yet.
-const CONTEXTS: usize = 16;
+const CONTEXTS: usize = 64;
 /// A jump larger than any TCP window is no gap but another stream.
 const MAX_JUMP: u32 = 1 << 30;
 
@@ -28,13 +28,45 @@ pub(crate) struct Mark {
     pub(crate) cause: u64,
     pub(crate) cause_evidence: Option<Evidence>,
     pub(crate) actor: Actor,
-    /// Bytes that injection added on the wire: their distance from `start`, and their number.
-    pub(crate) added: (u64, u32),
+    /// Bytes that injection added on the wire.
+    pub(crate) added: Added,
+}
+
+/// Bytes that injection added on the wire to the requests of one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Added {
+    /// Distances from the first byte of the call to each place, added bytes not counted. Places beyond `count` are 0.
+    at: [u16; Added::MOST],
+    count: u16,
+    /// Number of bytes at each place.
+    bytes: u16,
+}
+
+impl Added {
+    /// Requests of one call that get a context (`WS_H2_AT_ONCE`).
+    const MOST: usize = 32;
+
+    fn push(&mut self, at: u16, bytes: u16) {
+        if let Some(place) = self.at.get_mut(usize::from(self.count)) {
+            (*place, self.bytes) = (at, bytes);
+            self.count += 1;
+        }
+    }
+
+    /// Added bytes before the byte of the call that has this distance from its first.
+    fn before(&self, distance: u64) -> u32 {
+        let places = self.at.iter().take(usize::from(self.count));
+        places.filter(|at| u64::from(**at) <= distance).count() as u32 * u32::from(self.bytes)
+    }
+
+    fn all(&self) -> u32 {
+        u32::from(self.count) * u32::from(self.bytes)
+    }
 }
 
 impl Mark {
     /// The mark of a call whose first byte has the offset `start`.
-    pub(crate) fn of_call(d: &DataEvent, start: u64, added: (u64, u32)) -> Self {
+    pub(crate) fn of_call(d: &DataEvent, start: u64, added: Added) -> Self {
         Mark {
             start,
             end: start + d.len,
@@ -62,10 +94,8 @@ impl Mark {
 
     /// TCP sequence number of the byte at this offset.
     pub(crate) fn seq_at(&self, offset: u64) -> Option<u32> {
-        let (at, added) = self.added;
         let inside = offset.wrapping_sub(self.start);
-        let added = if inside > at { added } else { 0 };
-        self.seq.map(|s| s.wrapping_add(inside as u32).wrapping_add(added))
+        self.seq.map(|s| s.wrapping_add(inside as u32).wrapping_add(self.added.before(inside)))
     }
 }
 
@@ -203,21 +233,28 @@ impl Stream {
         self.contexts.push_back(*c);
     }
 
-    /// The trace context of the request that begins at this sequence number.
-    pub(crate) fn context_at(&self, seq: u32) -> Option<&ContextEvent> {
-        self.contexts.iter().rev().find(|c| c.seq == seq)
+    /// The trace context of the request that begins at this sequence number, or, if it has one, on this stream.
+    pub(crate) fn context_of(&self, seq: u32, stream: Option<u64>) -> Option<&ContextEvent> {
+        let is = |c: &&ContextEvent| match c.stream {
+            0 => c.seq == seq,
+            of => stream == Some(of.into()),
+        };
+        self.contexts.iter().rev().find(is)
     }
 
-    /// Bytes that injection added to this call on the wire: their distance from its first byte, and their number.
-    fn added(&self, d: &DataEvent) -> (u64, u32) {
-        let context = d.seq.and_then(|s| self.context_at(s));
-        context.map_or((0, 0), |c| (u64::from(c.added_at), u32::from(c.added)))
+    /// Bytes that injection added to this call on the wire.
+    fn added(&self, d: &DataEvent) -> Added {
+        let mut added = Added::default();
+        for c in self.contexts.iter().filter(|c| c.added != 0 && Some(c.seq) == d.seq) {
+            added.push(c.added_at, c.added);
+        }
+        added
     }
 
     /// The bytes after this call are the next of the stream.
     pub(crate) fn expect_after(&mut self, d: &DataEvent) {
         if let Some(seq) = d.seq {
-            self.next_seq = Some(seq.wrapping_add(d.len as u32).wrapping_add(self.added(d).1));
+            self.next_seq = Some(seq.wrapping_add(d.len as u32).wrapping_add(self.added(d).all()));
         }
     }
 

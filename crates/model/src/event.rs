@@ -358,7 +358,8 @@ pub struct TaskEvent {
     pub time_ns: u64,
 }
 
-/// Trace context of the request over TCP that begins at `seq`. The captured bytes do not show it.
+/// Trace context of a request over TCP. The captured bytes do not show it. One of several requests in one call is named
+/// by its `stream`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextEvent {
     /// Socket.
@@ -366,9 +367,11 @@ pub struct ContextEvent {
     /// Egress: wirespan added the context to the request, and `span_id` is the request's own span. Ingress: the context
     /// came with the request, and `span_id` is the caller's span.
     pub direction: Direction,
-    /// TCP sequence number of the first byte of the request.
+    /// TCP sequence number of the first byte of the request; of the call that brings it if it has a stream.
     pub seq: u32,
-    /// Distance from `seq` to the bytes that injection added on the wire, bytes.
+    /// Stream of HTTP/2; 0 if the connection carries one request at a time.
+    pub stream: u32,
+    /// Distance from `seq` to the bytes that injection added on the wire, bytes; those of other streams not counted.
     pub added_at: u16,
     /// Number of added bytes.
     pub added: u16,

@@ -8,7 +8,7 @@
 use super::{index, Conn, Ctx};
 use crate::joiner::Env;
 use crate::spans::{cause_of_call, comm, place, span_id, weaken_connect_cause};
-use crate::stream::Mark;
+use crate::stream::{Added, Mark};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use wirespan_model::{DataEvent, Direction, ExchangeRange, Role, Span, SpanKind, Transport, Value};
@@ -46,7 +46,7 @@ impl Told {
         if calls.len() >= if self.heard { KEPT } else { KEPT_UNTOLD } {
             calls.pop_front();
         }
-        calls.push_back(Mark::of_call(d, 0, (0, 0)));
+        calls.push_back(Mark::of_call(d, 0, Added::default()));
     }
 
     /// The call that moved the byte with this sequence number.

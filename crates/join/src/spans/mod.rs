@@ -82,7 +82,7 @@ pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_wa
     let mut span = blank(m, mark, start, ctx, m.side);
     span.request_seq = mark.seq_at(start);
     set_carried_context(&mut span, &m.carried);
-    if let Some(c) = span.request_seq.and_then(|seq| ctx.stream(m.side).context_at(seq)) {
+    if let Some(c) = span.request_seq.and_then(|seq| ctx.stream(m.side).context_of(seq, m.id)) {
         set_context_beside(&mut span, c);
     }
     span.tcp.queue_us = queue_us(mark);
