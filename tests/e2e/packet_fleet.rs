@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The name of this host and a process, as agents on one host are told apart.
-fn named(agent: &Running) -> String {
+pub(crate) fn named(agent: &Running) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     format!("{}/{}", host.trim(), agent.pid())
 }

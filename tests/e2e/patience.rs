@@ -24,19 +24,24 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 urllib.request.urlopen(f'{base}/report').read()
 ";
 
+/// The spans of a program in Python.
+fn spans_of(program: &str) -> Vec<Span> {
+    let dir = tempfile::tempdir().unwrap();
+    let spans = dir.path().join("spans");
+    let mut command = Command::new(WIRESPAN);
+    command.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans);
+    let done = command.args(["--", "python3", "-c", program]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    otlp(&spans)
+}
+
 #[test]
 fn a_request_that_is_answered_after_half_a_minute_is_one_span_in_one_trace() {
     let test = "patience";
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    let spans = dir.path().join("spans");
-    let mut command = Command::new(WIRESPAN);
-    command.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans);
-    let done = command.args(["--", "python3", "-c", PROGRAM]).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let spans = otlp(&spans);
+    let spans = spans_of(PROGRAM);
     let of = |path: &str| spans.iter().filter(|s| s.attr("url.path") == path).collect::<Vec<&Span>>();
     let (report, data) = (of("/report"), of("/data"));
     // Both ends of each.
@@ -88,13 +93,7 @@ fn a_stream_with_pauses_is_one_span_until_its_last_chunk_and_holds_its_calls() {
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    let spans = dir.path().join("spans");
-    let mut command = Command::new(WIRESPAN);
-    command.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans);
-    let done = command.args(["--", "python3", "-c", STREAM]).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let spans = otlp(&spans);
+    let spans = spans_of(STREAM);
     let of = |path: &str| spans.iter().filter(|s| s.attr("url.path") == path).collect::<Vec<&Span>>();
     let (stream, after, open) = (of("/stream"), of("/after"), of("/streams"));
     assert_eq!((stream.len(), after.len(), open.len()), (2, 2, 2), "{spans:#?}");

@@ -1,7 +1,7 @@
 //! System calls of requests: as many as the service made, in each form, and only while they are asked for.
 
 use crate::harness::{can_trace, has, root, wirespan, Running, WIRESPAN};
-use crate::trace_why::{ask, attached, free_port, get, served};
+use crate::trace_why::{ask, attached, free_port, get, listens, said_meanwhile, served};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -63,17 +63,8 @@ fn record(ui: &str, service: &str, port: u16, form: &str) -> String {
         "--syscalls-as",
         form,
     ];
-    std::thread::scope(|scope| {
-        let asks = scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(1_000));
-            requests().iter().all(|(a, b, c)| ask(port, &format!("/calls/{a}/{b}/{c}/{form}")))
-        });
-        let done = wirespan(&args);
-        assert!(asks.join().unwrap(), "the service answers");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{said}");
-        format!("{said}\n{}", String::from_utf8_lossy(&done.stdout))
-    })
+    let paths: Vec<String> = requests().into_iter().map(|(a, b, c)| format!("/calls/{a}/{b}/{c}/{form}")).collect();
+    said_meanwhile(&args, Duration::from_secs(1), port, &paths)
 }
 
 #[test]
@@ -87,11 +78,7 @@ fn each_request_shows_as_many_calls_as_the_service_made_in_each_form_and_only_wh
     let traced = Running::start("python3", &[&service, &port.to_string()]);
     let mut up = Running::start(WIRESPAN, &["up", "--ui", &ui, "--pid", &traced.pid().to_string()]);
     up.wait_for("Ctrl-C ends");
-    let until = Instant::now() + Duration::from_secs(60);
-    while !ask(port, "/calls/1/1/1/first") {
-        assert!(Instant::now() < until, "the service does not listen");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    listens(port, "/calls/1/1/1/first");
     let before = served(&ui, "/calls/1/1/1/first");
     let name = before["service"].as_str().unwrap();
     assert!(before["attributes"]["wirespan.syscalls"].is_null(), "{before}");
@@ -146,11 +133,7 @@ fn calls_are_recorded_from_the_start_of_a_command_and_a_wrong_name_ends_it() {
     let args = ["run", "--ui", &ui, "--syscalls", "all", "--", "python3", &service, &port.to_string()];
     let mut run = Running::start(WIRESPAN, &args);
     run.wait_for("UI on");
-    let until = Instant::now() + Duration::from_secs(60);
-    while !ask(port, "/calls/0/0/0/first") {
-        assert!(Instant::now() < until, "the service does not listen");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    listens(port, "/calls/0/0/0/first");
     std::thread::sleep(Duration::from_millis(1_500));
     assert!(ask(port, "/calls/5/2/0/all"));
     let span = served(&ui, "/calls/5/2/0/all");
@@ -173,11 +156,7 @@ fn calls_that_find_no_room_are_counted_at_their_request() {
     let pid = traced.pid().to_string();
     let mut up = Running::start(WIRESPAN, &["up", "--ui", &ui, "--pid", &pid, "--syscalls", "getppid"]);
     up.wait_for("Ctrl-C ends");
-    let until = Instant::now() + Duration::from_secs(60);
-    while !ask(port, "/calls/0/0/0/first") {
-        assert!(Instant::now() < until, "the service does not listen");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    listens(port, "/calls/0/0/0/first");
     std::thread::sleep(Duration::from_millis(1_500));
     // Nobody reads while the calls are made, and their ring has room for 43,690. The last call comes afterwards.
     const MADE: u64 = 100_000;

@@ -1,6 +1,6 @@
 //! Waits that are recorded for a time only, while wirespan runs.
 
-use crate::harness::{can_trace, has, root, wirespan, Running, WIRESPAN};
+use crate::harness::{can_trace, has, root, wirespan, within, Running, WIRESPAN};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -49,21 +49,32 @@ pub(crate) fn served(ui: &str, path: &str) -> Value {
     }
 }
 
-/// What `trace-why` says of a service that is asked meanwhile for each of these paths.
-fn why(ui: &str, service: &str, port: u16, paths: &[&str], more: &[&str]) -> String {
-    let mut args = vec!["trace-why", service, "--server", ui, "--threshold", "30ms", "--for", "2s"];
-    args.extend(more);
+/// Waits until the service answers this path.
+pub(crate) fn listens(port: u16, path: &str) {
+    within(Duration::from_secs(60), "the service listens", || ask(port, path).then_some(()));
+}
+
+/// What `wirespan` says that runs with these arguments, while the service is asked for each of these paths, some time
+/// after it has begun.
+pub(crate) fn said_meanwhile(args: &[&str], begins: Duration, port: u16, paths: &[String]) -> String {
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(700));
+            std::thread::sleep(begins);
             paths.iter().all(|path| ask(port, path))
         });
-        let done = wirespan(&args);
+        let done = wirespan(args);
         assert!(asks.join().unwrap(), "the service answers");
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{said}");
         format!("{said}\n{}", String::from_utf8_lossy(&done.stdout))
     })
+}
+
+/// What `trace-why` says of a service that is asked meanwhile for each of these paths.
+fn why(ui: &str, service: &str, port: u16, paths: &[&str], more: &[&str]) -> String {
+    let args = ["trace-why", service, "--server", ui, "--threshold", "30ms", "--for", "2s"];
+    let paths: Vec<String> = paths.iter().map(ToString::to_string).collect();
+    said_meanwhile(&[&args, more].concat(), Duration::from_millis(700), port, &paths)
 }
 
 #[test]
@@ -77,11 +88,7 @@ fn waits_are_recorded_for_a_time_of_one_service_and_endpoint_and_then_no_longer(
     let traced = Running::start("python3", &[&service, "threads", &port.to_string()]);
     let mut up = Running::start(WIRESPAN, &["up", "--ui", &ui, "--pid", &traced.pid().to_string()]);
     up.wait_for("Ctrl-C ends");
-    let until = Instant::now() + Duration::from_secs(60);
-    while !ask(port, "/sleep/1/first") {
-        assert!(Instant::now() < until, "the service does not listen");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    listens(port, "/sleep/1/first");
     assert!(ask(port, "/sleep/80/before"));
     let before = served(&ui, "/sleep/80/before");
     let name = before["service"].as_str().unwrap();

@@ -1,27 +1,19 @@
 //! What slow requests do, asked of the agents of a server.
 
 use crate::harness::{can_trace, has, root, wirespan, Running};
+use crate::packet_fleet::named;
 use crate::split::{Place, UI_TOKEN};
-use crate::trace_why::{ask, free_port};
+use crate::trace_why::{ask, free_port, listens};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A service that answers.
 fn service() -> (Running, u16) {
     let port = free_port();
     let file = root().join("tests/apps/syscalls/service.py").display().to_string();
     let running = Running::start("python3", &[&file, &port.to_string()]);
-    let until = Instant::now() + Duration::from_secs(60);
-    while !ask(port, "/calls/0/0/0/first") {
-        assert!(Instant::now() < until, "the service does not listen");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    listens(port, "/calls/0/0/0/first");
     (running, port)
-}
-
-fn named(agent: &Running) -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    format!("{}/{}", host.trim(), agent.pid())
 }
 
 #[test]

@@ -5,19 +5,14 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <execinfo.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#define KEPT __attribute__((noinline, noclone))
+#define TURNS 1000
+#include "serve.h"
 
-static volatile long done;
 static const char *truth_file;
 static __thread const char *path;
 static __thread long wait_ms;
@@ -115,19 +110,6 @@ KEPT long sized(long ms)
 	return aligned(ms) + some[0] + ++done;
 }
 
-KEPT long spin_work(long ms)
-{
-	struct timespec from, to;
-
-	clock_gettime(CLOCK_MONOTONIC, &from);
-	do {
-		for (int i = 0; i < 1000; i++)
-			done++;
-		clock_gettime(CLOCK_MONOTONIC, &to);
-	} while ((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000 < ms);
-	return ++done;
-}
-
 KEPT long price(const char *what, long ms)
 {
 	long n = 0;
@@ -183,22 +165,10 @@ KEPT void *handle(void *arg)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(argc > 1 ? atoi(argv[1]) : 0) };
-	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 	char file[4096];
-	pthread_t thread;
 
 	snprintf(file, sizeof(file), "%s.truth", argv[0]);
 	truth_file = file;
 	signal(SIGUSR1, handler);
-	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) || listen(listener, 64))
-		return 1;
-	for (;;) {
-		long connection = accept(listener, NULL, NULL);
-
-		if (connection >= 0 && !pthread_create(&thread, NULL, handle, (void *)connection))
-			pthread_detach(thread);
-	}
+	return serve(argc > 1 ? atoi(argv[1]) : 0, handle);
 }

@@ -4,20 +4,16 @@
 //
 // A path is /WHAT/MS. `sleep` sleeps for MS, `pipe` waits for a byte that another thread sends after MS, `lock` for a
 // mutex that another thread holds for MS, `spin` runs for MS. Each goes handle() → checkout() → price() → NAME_work().
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#define KEPT __attribute__((noinline, noclone))
+#define TURNS 100000
+#include "serve.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int ends[2];
-static volatile long done, held;
+static volatile long held;
 
 static void nap(long ms)
 {
@@ -79,19 +75,6 @@ KEPT long lock_work(long ms)
 	return ++done;
 }
 
-KEPT long spin_work(long ms)
-{
-	struct timespec from, to;
-
-	clock_gettime(CLOCK_MONOTONIC, &from);
-	do {
-		for (int i = 0; i < 100000; i++)
-			done++;
-		clock_gettime(CLOCK_MONOTONIC, &to);
-	} while ((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000 < ms);
-	return ++done;
-}
-
 KEPT long price(const char *what, long ms)
 {
 	long n = 0;
@@ -133,17 +116,5 @@ KEPT void *handle(void *arg)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(argc > 1 ? atoi(argv[1]) : 0) };
-	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-
-	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (pipe(ends) || bind(listener, (struct sockaddr *)&at, sizeof(at)) || listen(listener, 64))
-		return 1;
-	for (;;) {
-		long connection = accept(listener, NULL, NULL);
-
-		if (connection >= 0)
-			pthread_detach(in_thread(handle, connection));
-	}
+	return pipe(ends) || serve(argc > 1 ? atoi(argv[1]) : 0, handle);
 }

@@ -67,7 +67,7 @@ struct Acts {
     answers: VecDeque<Answered>,
 }
 
-/// Who reads, calls and answers.
+/// A thread or a coroutine that reads requests, makes calls and sends answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Actor {
     Thread(u32),

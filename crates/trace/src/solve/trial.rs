@@ -64,7 +64,7 @@ pub(super) fn is_tried(span: &Span) -> bool {
 }
 
 /// All calls of a kind succeed and fail alike.
-fn kind_of(span: &Span) -> u64 {
+pub(super) fn kind_of(span: &Span) -> u64 {
     let mut h = FxHasher::default();
     (span.tuple.server, &*span.protocol, &*span.operation).hash(&mut h);
     h.finish()

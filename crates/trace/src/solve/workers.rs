@@ -5,9 +5,9 @@
 //! handler may also answer first and make calls then, but then each request does so. So a claim is not believed if its
 //! request was answered, and has made many more calls of that kind since than requests of its class make.
 
-use rustc_hash::{FxHashMap, FxHasher};
+use super::trial::kind_of;
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
 use wirespan_model::{Evidence, Span};
 
 /// Calls after the answer from which on it is told whether a request makes too many; and how many times as many as
@@ -45,12 +45,6 @@ pub(super) struct Workers {
     requests: FxHashMap<u64, Request>,
     order: VecDeque<u64>,
     of_class: FxHashMap<u64, Served>,
-}
-
-fn kind_of(span: &Span) -> u64 {
-    let mut h = FxHasher::default();
-    (&*span.protocol, &*span.operation, span.tuple.server).hash(&mut h);
-    h.finish()
 }
 
 /// Whether a claim is inherited: its coroutine was started or woken by one that acted for the request. What threads

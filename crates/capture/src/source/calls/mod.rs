@@ -11,7 +11,7 @@ use super::Source;
 use crate::boxes;
 use crate::clock::Clock;
 use crate::features::Program;
-use crate::object::{OpenWirespanSkel, WirespanSkel};
+use crate::object::WirespanSkel;
 use crate::ring::Ring;
 use crate::wire::contract::{Call, CallsWanted, WS_CALLS_PROCESSES};
 use crate::Options;
@@ -36,10 +36,6 @@ impl Source for SystemCalls {
     /// As those of waits: a refusal shows in `wirespan check`, and they hang nowhere until somebody asks.
     fn is_asked(&self, options: &Options) -> bool {
         options.messages
-    }
-
-    fn prepare(&self, _: &mut OpenWirespanSkel<'static>, _: &Options, _: &[&'static Program]) -> libbpf_rs::Result<()> {
-        Ok(())
     }
 }
 

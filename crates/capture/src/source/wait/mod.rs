@@ -17,7 +17,6 @@ pub(crate) use follow::Follower;
 
 use super::Source;
 use crate::features::{Program, PERF_EVENT};
-use crate::object::OpenWirespanSkel;
 use crate::Options;
 
 /// Of which requests the waits are wanted.
@@ -42,10 +41,6 @@ impl Source for Waits {
     /// asks.
     fn is_asked(&self, options: &Options) -> bool {
         options.messages
-    }
-
-    fn prepare(&self, _: &mut OpenWirespanSkel<'static>, _: &Options, _: &[&'static Program]) -> libbpf_rs::Result<()> {
-        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Decides which request made a call, once every request that might have made it has answered.
 
+use super::trails::Trails;
 use super::{Beam, Hypothesis, Pending, Step, MAX_PENDING, MAX_STEPS};
 use crate::solve::timeline::Request;
 use crate::solve::SolverConfig;
@@ -93,31 +94,17 @@ impl Beam {
         self.settle();
     }
 
-    /// The request of a call in each hypothesis. Hypotheses share most of their steps, so each step is followed once.
+    /// The request of a call in each hypothesis.
     fn named_makers(&self, call: u32) -> Vec<u32> {
-        let mut trails: Vec<u32> = Vec::with_capacity(self.hypotheses.len());
-        let join = |trails: &mut Vec<u32>, at: u32| match trails.iter().position(|t| *t == at) {
-            Some(known) => known,
-            None => {
-                trails.push(at);
-                trails.len() - 1
-            }
-        };
-        let mut trail_of: Vec<usize> = self.hypotheses.iter().map(|w| join(&mut trails, w.step)).collect();
+        let mut trails = Trails::of(&self.hypotheses);
         loop {
-            let steps: Option<Vec<&Step>> =
-                trails.iter().map(|at| self.steps.get(at.checked_sub(1)? as usize)).collect();
-            let Some(steps) = steps else { return vec![0; trail_of.len()] };
+            let Some(steps) = trails.steps(&self.steps) else { return vec![0; self.hypotheses.len()] };
             if steps.iter().any(|s| s.call == call) {
-                let request = |trail: usize| Some(steps[trail]).filter(|s| s.call == call).map_or(0, |s| s.request);
-                return trail_of.into_iter().map(request).collect();
+                let step = |hypothesis: usize| Some(steps[trails.of_hypothesis(hypothesis)]);
+                let request = |hypothesis| step(hypothesis).filter(|s| s.call == call).map_or(0, |s| s.request);
+                return (0..self.hypotheses.len()).map(request).collect();
             }
-            let mut before = Vec::with_capacity(steps.len());
-            let joined: Vec<usize> = steps.iter().map(|s| join(&mut before, s.before)).collect();
-            if before.len() < trails.len() {
-                trail_of.iter_mut().for_each(|trail| *trail = joined[*trail]);
-            }
-            trails = before;
+            trails.go_back(&steps);
         }
     }
 

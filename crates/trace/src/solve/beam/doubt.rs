@@ -5,7 +5,8 @@
 //! exchanged are an example: once the first is decided, all hypotheses that are left agree on the second. So each call
 //! remembers how much of the doubt about it went with what was dropped.
 
-use super::{Beam, Hypothesis, Step, LARGEST_GAP};
+use super::trails::Trails;
+use super::{Beam, Hypothesis, LARGEST_GAP};
 use rustc_hash::FxHashMap;
 
 /// Odds beyond which nothing more is learnt from a number.
@@ -56,33 +57,26 @@ impl Doubt {
     }
 }
 
-/// Hypotheses that end with the same step: how likely all of them are together, and those of them that stay.
-#[derive(Clone, Copy, Debug)]
-struct Trail {
-    at: u32,
-    all: f64,
-    kept: f64,
-}
-
 /// A hypothesis with one more step: its score, the hypothesis before, and the slot of the request that it names.
 pub(super) type Next = (f64, usize, Option<usize>);
 
 impl Beam {
-    /// A split has led to `all` hypotheses, of which `kept` are followed, the best first. Returns the doubt about the
-    /// call that was split.
-    pub(super) fn doubts_of_split(&mut self, before: &[Hypothesis], all: &[Next], kept: &[Next]) -> Doubt {
+    /// A split has led to hypotheses of which some are followed, the best first, and the others are dropped. Returns
+    /// the doubt about the call that was split.
+    pub(super) fn doubts_of_split(&mut self, before: &[Hypothesis], kept: &[Next], dropped: &[Next]) -> Doubt {
         let Some(&(best, from, slot)) = kept.first() else { return Doubt::none(0) };
         let mut doubt = Doubt::none(slot.map_or(0, |s| self.open[s].id));
-        if kept.len() == all.len() {
+        if dropped.is_empty() {
             return doubt;
         }
         let mut parts = vec![[0.0; 2]; before.len()];
         let mut others = [[0.0; 2]; 2];
-        for (part, next) in [all, kept].into_iter().enumerate() {
+        for (next, stays) in [(kept, 1.0), (dropped, 0.0)] {
             for (score, w, named) in next.iter().filter(|next| next.0 >= best - LARGEST_GAP) {
                 let weight = (score - best).exp();
-                parts[*w][part] += weight;
-                others[usize::from(*named != slot)][part] += weight;
+                for sum in [&mut parts[*w], &mut others[usize::from(*named != slot)]] {
+                    *sum = [sum[0] + weight, sum[1] + stays * weight];
+                }
             }
         }
         let [same, other] = others;
@@ -95,49 +89,26 @@ impl Beam {
     /// Hypotheses are about to be dropped. `parts`: of each hypothesis, its weight and the part of it that stays;
     /// `best`: the one that the best of those that stay is, or comes from.
     pub(super) fn doubts(&mut self, hypotheses: &[Hypothesis], parts: &[[f64; 2]], best: usize) {
-        let mut trails: Vec<Trail> = Vec::new();
-        let mut first = 0;
-        for (w, (hypothesis, [all, kept])) in hypotheses.iter().zip(parts).enumerate() {
-            let trail = joined(&mut trails, Trail { at: hypothesis.step, all: *all, kept: *kept });
-            first = if w == best { trail } else { first };
-        }
-        let sum = |part: fn(&Trail) -> f64| trails.iter().map(part).sum::<f64>();
-        let (all, kept) = (sum(|t| t.all), sum(|t| t.kept));
+        let sum = |part: usize| parts.iter().map(|p| p[part]).sum::<f64>();
+        let (all, kept) = (sum(0), sum(1));
+        let mut trails = Trails::of(hypotheses);
         let mut found: FxHashMap<u32, (u32, f64, f64)> = FxHashMap::default();
-        // All hypotheses name the same calls, in the same order. Before the step that they have in common, nothing is
-        // dropped.
-        while trails.len() > 1 {
-            let step = |t: &Trail| t.at.checked_sub(1).and_then(|i| self.steps.get(i as usize)).copied();
-            let Some(steps) = trails.iter().map(step).collect::<Option<Vec<Step>>>() else { break };
-            let named = steps[first];
-            let others = || trails.iter().zip(&steps).filter(|(_, step)| step.request != named.request);
-            let (before, after) = others().fold((0.0, 0.0), |(b, a), (t, _)| (b + t.all, a + t.kept));
+        // Before the step that they have in common, nothing is dropped.
+        while !trails.are_one() {
+            let Some(steps) = trails.steps(&self.steps) else { break };
+            let step = |hypothesis: usize| steps[trails.of_hypothesis(hypothesis)];
+            let named = step(best);
+            let others = parts.iter().enumerate().filter(|(w, _)| step(*w).request != named.request);
+            let [before, after] = others.fold([0.0; 2], |[b, a], (_, [all, kept])| [b + all, a + kept]);
             if before > 0.0 {
                 found.insert(named.call, (named.request, before / all, after / kept));
             }
-            let mut next = Vec::with_capacity(trails.len());
-            let to: Vec<usize> =
-                trails.iter().zip(&steps).map(|(t, s)| joined(&mut next, Trail { at: s.before, ..*t })).collect();
-            (first, trails) = (to[first], next);
+            trails.go_back(&steps);
         }
         for pending in &mut self.pending {
             if let Some((request, before, after)) = found.get(&pending.call) {
                 pending.doubt.drops(*request, *before, *after);
             }
-        }
-    }
-}
-
-/// Adds a trail to those that end with another step. Returns its place.
-fn joined(trails: &mut Vec<Trail>, new: Trail) -> usize {
-    match trails.iter().position(|t| t.at == new.at) {
-        Some(known) => {
-            (trails[known].all, trails[known].kept) = (trails[known].all + new.all, trails[known].kept + new.kept);
-            known
-        }
-        None => {
-            trails.push(new);
-            trails.len() - 1
         }
     }
 }

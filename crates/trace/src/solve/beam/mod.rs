@@ -10,6 +10,7 @@ mod decide;
 mod doubt;
 mod ends;
 mod teach;
+mod trails;
 
 use super::calibration::Calibration;
 use super::chain::{Act, Last};
@@ -314,17 +315,17 @@ impl Beam {
             }
         }
         let likelier = |a: &Next, b: &Next| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
-        let all = next.clone();
+        let mut dropped = Vec::new();
         if next.len() > width {
             next.select_nth_unstable_by(width, likelier);
-            next.truncate(width);
+            dropped = next.split_off(width);
         }
         next.sort_unstable_by(likelier);
         let best = next.first().map_or(0.0, |n| n.0);
         next.retain(|n| n.0 >= best - LARGEST_GAP);
         self.likelihood += best;
         let before = std::mem::take(&mut self.hypotheses);
-        let doubt = self.doubts_of_split(&before, &all, &next);
+        let doubt = self.doubts_of_split(&before, &next, &dropped);
         for (score, w, slot) in next {
             let mut hypothesis = before[w].clone();
             hypothesis.score = score - best;
