@@ -68,8 +68,13 @@ struct ns_common {
 	unsigned int inum;
 };
 
+struct netns_ipv4 {
+	unsigned int sysctl_tcp_notsent_lowat;
+};
+
 struct net {
 	struct ns_common ns;
+	struct netns_ipv4 ipv4;
 };
 
 typedef struct {
@@ -84,7 +89,29 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+typedef struct {
+	long counter;
+} atomic_long_t;
+
+struct page_counter {
+	atomic_long_t usage;
+	unsigned long max;
+	struct page_counter *parent;
+};
+
+struct mem_cgroup {
+	struct page_counter memory;
+	struct page_counter tcpmem;
+};
+
+struct proto {
+	atomic_long_t *memory_allocated;
+	unsigned long *memory_pressure;
+	long *sysctl_mem;
+};
+
 struct sock_common {
+	struct proto *skc_prot;
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
@@ -112,6 +139,7 @@ struct sock {
 	int sk_sndbuf;
 	int sk_wmem_queued;
 	struct socket *sk_socket;
+	struct mem_cgroup *sk_memcg;
 };
 
 struct inet_connection_sock {
@@ -137,6 +165,7 @@ struct tcp_sock {
 	__u64 bytes_sent;
 	__u64 bytes_retrans;
 	__u32 total_retrans;
+	__u32 notsent_lowat;
 };
 
 struct inet_sock {

@@ -134,6 +134,7 @@ enum ws_data_flag {
 	WS_F_ARRIVED = 32,   /* `enter_ns` is when the received bytes arrived */
 	WS_F_OVERTAKEN = 64, /* received: before its request was recorded; sent: that request */
 	WS_F_PLAINTEXT = 16, /* the payload is plaintext of a TLS library; other fields describe its ciphertext */
+	WS_F_PART = 256,     /* times the number of WS_MAX_PAYLOAD between the first byte of the call and this record */
 };
 
 struct ws_actor {
@@ -293,7 +294,7 @@ struct ws_context {
 	__u16 at;
 	__u16 added;
 	__u32 seq;
-	__u32 pad1;
+	__u32 stream; /* of HTTP/2; 0 if the connection carries one request at a time */
 	__u64 socket;
 	__u64 time_ns;
 	__u8 trace[16];
@@ -430,7 +431,7 @@ enum ws_tls_cookie {
 enum ws_inject_mode {
 	WS_INJECT_OFF = 0,
 	WS_INJECT_FIRST = 1, /* a socket leaves the map with its first bytes */
-	WS_INJECT_EVERY = 2, /* a socket stays while it certainly speaks HTTP/1 */
+	WS_INJECT_EVERY = 2, /* a socket stays while it certainly speaks HTTP/1, or HTTP/2 that can be followed */
 };
 
 /* Per-CPU counters: why a context was put into a request, or why not. Named as those below. */
@@ -441,8 +442,12 @@ enum ws_inject_counter {
 	WS_I_INJECT_OWN_CONTEXT, /* the application sent a context itself */
 	WS_I_INJECT_NOT_HTTP,
 	WS_I_INJECT_PARTIAL_HEAD,    /* the header block does not end in this call, or is too long */
-	WS_I_INJECT_LONG_CALL,	     /* the call is too long for TCP to take it whole in any case */
-	WS_I_INJECT_BUSY,	     /* bytes on their way, or no room in the send buffer */
+	WS_I_INJECT_BUSY,	     /* TCP might not take the added bytes at once */
+	WS_I_INJECT_H2_CONTINUED,    /* of HTTP/2: headers in several frames */
+	WS_I_INJECT_H2_SPLIT,	     /* a frame of headers in several calls */
+	WS_I_INJECT_H2_UNREAD,	     /* a frame of headers with padding, or that could not be read */
+	WS_I_INJECT_H2_MANY,	     /* more requests in one call than can be followed */
+	WS_I_INJECT_H2_LIMIT,	     /* the server takes only small blocks of headers */
 	WS_I_INJECT_UNKNOWN_CONTEXT, /* acts for a request whose context could not be read */
 	WS_I_INJECT_FAILED,	     /* the kernel gave no memory */
 	WS_I_INJECT_LEFT,

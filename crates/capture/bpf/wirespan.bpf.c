@@ -26,6 +26,7 @@
 
 /* For which request an actor acts. */
 #include "cause/attribution.h"
+#include "cause/streams.h"
 #include "cause/trust.h"
 #include "cause/actor.h"
 #include "cause/exchanges.h"
@@ -85,6 +86,10 @@
 #include "inject/option.h" /* before the next: its program runs first */
 #include "message/tracepoints.h"
 #include "message/trouble.h"
+#include "inject/hpack.h"
+#include "inject/room.h"
+#include "inject/frames.h"
+#include "inject/http2.h"
 #include "inject/http.h"
 #include "inject/receive.h"
 #include "message/syscalls.h"

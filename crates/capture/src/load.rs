@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::error::{bpf, clear_log, failed_program, reason, CaptureError};
 use crate::features::Program;
-use crate::inject::USES_SOCKET_MAP;
+use crate::inject::{self, USES_SOCKET_MAP};
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::preemption::Preemption;
 use crate::source::{Source, SOURCES};
@@ -28,12 +28,14 @@ fn open(
     // need a self-referential struct.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut skel = WirespanSkelBuilder::default().open(storage).map_err(bpf("opening the kernel programs"))?;
+    let injects = load.iter().any(|p| p.name == inject::MESSAGES);
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.tick_ns = clock::tick_ns();
         rodata.cgroup_count = targets.cgroups.len() as u32;
         rodata.by_netns = !targets.netns.is_empty();
         rodata.everything = targets.all;
         rodata.inject_salt = [random(), random()];
+        rodata.keep_streams = injects;
         rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
         rodata.preemptible = preemption.tracepoints;
         rodata.stack_is_shared = preemption.uprobes_share_a_stack;
@@ -46,6 +48,9 @@ fn open(
     }
     let processors = libbpf_rs::num_possible_cpus().map_err(bpf("counting the processors"))?;
     skel.maps.scratches.set_max_entries(processors as u32).map_err(bpf("making room for records"))?;
+    if injects {
+        skel.maps.stream_causes.set_max_entries(inject::STREAMS).map_err(bpf("making room for causes of streams"))?;
+    }
     if !load.iter().any(|p| p.name.starts_with(USES_SOCKET_MAP)) {
         // The kernel makes a socket map only for a process that may change networks.
         skel.maps.inject_sockets.set_autocreate(false).map_err(bpf("leaving out a table"))?;

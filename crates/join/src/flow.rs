@@ -41,7 +41,7 @@ impl Flow {
         self.calls += 1;
         self.actor = Some(d.actor);
         if self.first[i].is_none() {
-            self.first[i] = Some(Box::new(Mark::of_call(d, 0, (0, 0))));
+            self.first[i] = Some(Box::new(Mark::of_call(d, 0)));
         }
         if d.exchange != 0 {
             let range = self.exchanges.get_or_insert(ExchangeRange { first: d.exchange, last: d.exchange });

@@ -14,6 +14,7 @@
 
 mod config;
 mod conn;
+mod contexts;
 mod direction;
 mod ends;
 mod errno;

@@ -1,17 +1,16 @@
 //! One direction of a connection: order by TCP sequence number, gaps, and the calls that brought the bytes.
 
 use crate::config::JoinConfig;
+use crate::contexts::Contexts;
 use crate::stats::JoinStats;
 use std::collections::VecDeque;
-use wirespan_model::event::{Actor, ContextEvent};
+use wirespan_model::event::Actor;
 use wirespan_model::{DataEvent, Direction, Evidence, Transport};
 
 /// Calls remembered per direction. Enough to find the start of a head that came in pieces.
 const MARKS: usize = 16;
-/// Trace contexts remembered per direction, of requests whose bytes have not come yet.
-const CONTEXTS: usize = 16;
 /// A jump larger than any TCP window is no gap but another stream.
-const MAX_JUMP: u32 = 1 << 30;
+pub(crate) const MAX_JUMP: u32 = 1 << 30;
 
 /// The call that brought the bytes `start..end` of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +27,11 @@ pub(crate) struct Mark {
     pub(crate) cause: u64,
     pub(crate) cause_evidence: Option<Evidence>,
     pub(crate) actor: Actor,
-    /// Bytes that injection added on the wire: their distance from `start`, and their number.
-    pub(crate) added: (u64, u32),
 }
 
 impl Mark {
     /// The mark of a call whose first byte has the offset `start`.
-    pub(crate) fn of_call(d: &DataEvent, start: u64, added: (u64, u32)) -> Self {
+    pub(crate) fn of_call(d: &DataEvent, start: u64) -> Self {
         Mark {
             start,
             end: start + d.len,
@@ -47,7 +44,6 @@ impl Mark {
             cause: d.cause,
             cause_evidence: d.cause_evidence,
             actor: d.actor,
-            added,
         }
     }
 
@@ -58,14 +54,6 @@ impl Mark {
             Direction::Egress if self.enter_ns != 0 => self.enter_ns,
             _ => self.exit_ns,
         }
-    }
-
-    /// TCP sequence number of the byte at this offset.
-    pub(crate) fn seq_at(&self, offset: u64) -> Option<u32> {
-        let (at, added) = self.added;
-        let inside = offset.wrapping_sub(self.start);
-        let added = if inside > at { added } else { 0 };
-        self.seq.map(|s| s.wrapping_add(inside as u32).wrapping_add(added))
     }
 }
 
@@ -82,7 +70,8 @@ pub(crate) struct Stream {
     held: VecDeque<DataEvent>,
     held_since_ns: u64,
     marks: VecDeque<Mark>,
-    contexts: VecDeque<ContextEvent>,
+    /// Contexts of requests whose bytes have not come yet, or are being read.
+    pub(crate) contexts: Contexts,
 }
 
 /// Place of a call in its stream.
@@ -99,7 +88,9 @@ pub(crate) enum Placed {
 impl Stream {
     /// Finds the place of a call, and cuts off the bytes that have passed before.
     pub(crate) fn place(&mut self, d: &mut DataEvent, stats: &mut JoinStats) -> Placed {
-        let (Some(seq), Transport::Tcp) = (d.seq, d.transport) else { return Placed::Next };
+        let (Some(told), Transport::Tcp) = (d.seq, d.transport) else { return Placed::Next };
+        let seq = self.contexts.begin(told, std::mem::take(&mut d.part));
+        d.seq = Some(seq);
         let Some(next) = self.next_seq else { return Placed::Next };
         let ahead = seq.wrapping_sub(next);
         if ahead == 0 {
@@ -114,7 +105,7 @@ impl Stream {
         if ahead < behind {
             return Placed::Ahead;
         }
-        let seen = u64::from(behind);
+        let seen = u64::from(behind.saturating_sub(self.contexts.added_before(seq, next)));
         if d.len <= seen {
             stats.duplicates += 1;
             return Placed::Duplicate;
@@ -195,29 +186,12 @@ impl Stream {
         }
     }
 
-    /// Remembers the trace context of a request whose bytes come next.
-    pub(crate) fn context(&mut self, c: &ContextEvent) {
-        if self.contexts.len() >= CONTEXTS {
-            self.contexts.pop_front();
-        }
-        self.contexts.push_back(*c);
-    }
-
-    /// The trace context of the request that begins at this sequence number.
-    pub(crate) fn context_at(&self, seq: u32) -> Option<&ContextEvent> {
-        self.contexts.iter().rev().find(|c| c.seq == seq)
-    }
-
-    /// Bytes that injection added to this call on the wire: their distance from its first byte, and their number.
-    fn added(&self, d: &DataEvent) -> (u64, u32) {
-        let context = d.seq.and_then(|s| self.context_at(s));
-        context.map_or((0, 0), |c| (u64::from(c.added_at), u32::from(c.added)))
-    }
-
     /// The bytes after this call are the next of the stream.
     pub(crate) fn expect_after(&mut self, d: &DataEvent) {
         if let Some(seq) = d.seq {
-            self.next_seq = Some(seq.wrapping_add(d.len as u32).wrapping_add(self.added(d).1));
+            let next = seq.wrapping_add(d.len as u32).wrapping_add(self.contexts.added(seq, d.len));
+            self.next_seq = Some(next);
+            self.contexts.forget_before(next);
         }
     }
 
@@ -237,7 +211,7 @@ impl Stream {
         }
         self.expect_after(d);
         self.last_ns = self.last_ns.max(d.exit_ns);
-        let mark = Mark::of_call(d, self.offset, self.added(d));
+        let mark = Mark::of_call(d, self.offset);
         self.marks.push_back(mark);
     }
 
@@ -251,9 +225,15 @@ impl Stream {
         self.mark_at(end.saturating_sub(1))
     }
 
+    /// TCP sequence number of the byte at this offset, which this call brought.
+    pub(crate) fn seq_at(&self, mark: &Mark, offset: u64) -> Option<u32> {
+        let inside = offset.wrapping_sub(mark.start);
+        mark.seq.map(|s| s.wrapping_add(inside as u32).wrapping_add(self.contexts.added(s, inside)))
+    }
+
     /// TCP sequence number behind the last byte before `end`.
     pub(crate) fn seq_behind(&self, end: u64) -> Option<u32> {
-        self.mark_before(end)?.seq_at(end)
+        self.seq_at(self.mark_before(end)?, end)
     }
 
     /// Offset behind the last known byte, the bytes of a gap that is just being passed included.

@@ -103,8 +103,12 @@ pub struct DataEvent {
     pub remote: Endpoint,
     /// The process and thread.
     pub actor: Actor,
-    /// TCP sequence number of the first byte, if the transport is TCP.
+    /// TCP sequence number of the first byte, if the transport is TCP. Of a further [part](DataEvent::part): that of
+    /// the call, plus the distance.
     pub seq: Option<u32>,
+    /// Distance of the first byte from that of its call: a long call is told in parts. Bytes that injection added do
+    /// not count.
+    pub part: u32,
     /// When bytes began to move, Unix ns. Of a send: when it was entered, or its first bytes left. Of a receive over
     /// TCP: when the last packet before it arrived (so that `exit_ns` minus this is the wait for the reader). Equal to
     /// `exit_ns` if not known.
@@ -358,7 +362,8 @@ pub struct TaskEvent {
     pub time_ns: u64,
 }
 
-/// Trace context of the request over TCP that begins at `seq`. The captured bytes do not show it.
+/// Trace context of a request over TCP. The captured bytes do not show it. One of several requests in one call is named
+/// by its `stream`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextEvent {
     /// Socket.
@@ -368,6 +373,8 @@ pub struct ContextEvent {
     pub direction: Direction,
     /// TCP sequence number of the first byte of the request.
     pub seq: u32,
+    /// Stream of HTTP/2; 0 if the connection carries one request at a time.
+    pub stream: u32,
     /// Distance from `seq` to the bytes that injection added on the wire, bytes.
     pub added_at: u16,
     /// Number of added bytes.

@@ -68,6 +68,7 @@ impl Table {
             remote: pair.server,
             actor: Actor::default(),
             seq: None,
+            part: 0,
             enter_ns: now_ns,
             exit_ns: now_ns,
             waited_ns: 0,

@@ -70,6 +70,7 @@ impl Sim {
             remote: ends[usize::from(!server)],
             actor: Actor { pid, tid: pid * 1000 + tid, ..Actor::default() },
             seq: Some(seq),
+            part: 0,
             enter_ns: at - 200,
             exit_ns: at,
             waited_ns: 0,

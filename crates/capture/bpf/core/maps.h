@@ -149,6 +149,7 @@ const volatile bool watch_lives = false;
 const volatile bool waited_for =
 	false; /* messages are not seen, so user space waits for records: the start of a program wakes it */
 const volatile bool preemptible = false;	 /* programs of tracepoints may be: docs/preemption.md */
+const volatile bool keep_streams = false;	 /* contexts are put into requests of HTTP/2 */
 const volatile bool stack_is_shared = false;	 /* …and those of uprobes, whose stack belongs to the processor */
 const volatile bool flows_by_syscalls = false;	 /* calls on connections are counted at the end of system calls */
 const volatile bool flows_with_messages = false; /* programs of messages count for flows, too */

@@ -219,14 +219,21 @@ static __always_inline void write_hex(__u8 *to, const __u8 *from, int bytes)
 	}
 }
 
+/* "00-TRACE-SPAN-FLAGS": 55 bytes */
+static __always_inline void write_context(__u8 *to, const struct trace_context *c)
+{
+	__builtin_memcpy(to, "00-", 3);
+	write_hex(to + 3, c->trace, 16);
+	to[35] = '-';
+	write_hex(to + 36, c->span, 8);
+	to[52] = '-';
+	write_hex(to + 53, &c->flags, 1);
+}
+
 static __always_inline void write_traceparent(__u8 *to, const struct trace_context *c)
 {
-	__builtin_memcpy(to, "traceparent: 00-", 16);
-	write_hex(to + 16, c->trace, 16);
-	to[48] = '-';
-	write_hex(to + 49, c->span, 8);
-	to[65] = '-';
-	write_hex(to + 66, &c->flags, 1);
+	__builtin_memcpy(to, "traceparent: ", 13);
+	write_context(to + 13, c);
 	to[68] = '\r';
 	to[69] = '\n';
 }

@@ -7,10 +7,7 @@
 #ifndef WS_INJECT_HTTP_H
 #define WS_INJECT_HTTP_H
 
-/* Longest call that gets a context. If nothing else is queued, TCP takes so many bytes even when memory is short. */
-#define WS_INJECT_LONGEST 4096
 #define WS_INJECT_LONGEST_BODY (1U << 30) /* beyond it, sequence numbers do not tell whether the body has ended */
-#define WS_INJECT_ROOM 16384		  /* bytes that must be free in the send buffer */
 
 static __always_inline void leave_map(struct bpf_sock_ops *c, struct inject_sock *i)
 {
@@ -115,26 +112,12 @@ static long message_word(__u32 n, struct head_source *s)
 	return head_word(&s->head, word) != 0;
 }
 
-/* Whether TCP takes the whole call at once: nothing of the socket is in flight, and the send buffer has room. */
-static __always_inline bool takes_all(struct bpf_sock *sk, struct inject_sock *i)
-{
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct sock *full = (struct sock *)tp;
-	int room;
-
-	if (!tp)
-		return false;
-	room = BPF_CORE_READ(full, sk_sndbuf) - BPF_CORE_READ(full, sk_wmem_queued);
-	return tp->snd_una == tp->write_seq && room >= WS_INJECT_ROOM;
-}
-
 /* Puts the header behind the request line. False if the kernel refuses; the message is then unchanged. */
 static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u32 at)
 {
-	__u8 text[WS_INJECT_TEXT];
 	__u8 *data, *end;
 
-	write_traceparent(text, &i->sent);
+	write_traceparent(i->text, &i->sent);
 	if (bpf_msg_push_data(m, at, WS_INJECT_TEXT, 0))
 		return false;
 	/* The new bytes are a piece of their own, so this only moves the window, and needs no memory. */
@@ -142,9 +125,9 @@ static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u3
 		data = m->data;
 		end = m->data_end;
 		if (data + WS_INJECT_TEXT <= end) {
-			__builtin_memcpy(data, text, WS_INJECT_TEXT);
+			__builtin_memcpy(data, i->text, WS_INJECT_TEXT);
 			/* Joined into one piece, the bytes leave in one packet; without memory for that, in three. */
-			bpf_msg_pull_data(m, 0, m->size, 0);
+			bpf_msg_pull_data(m, 0, m->size < WS_INJECT_LONGEST ? m->size : WS_INJECT_LONGEST, 0);
 			return true;
 		}
 	}
@@ -156,15 +139,18 @@ static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u3
  * Looks at a call that may begin a request, and injects a context if it can. Returns the counter of the outcome. If the
  * head says where the request ends, the socket's state knows it, too.
  */
-static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, struct inject_sock *i, struct sock_state *s,
-				  struct task_state *t, struct task_struct *task)
+static __noinline __u32 look(struct sk_msg_md *m, struct inject_sock *i, struct sock_state *s, struct task_state *t)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct head_source source = { .bytes = m };
 	struct head *h = &source.head;
 	struct attribution *a;
 	__u8 *data = m->data, *end = m->data_end;
+	struct bpf_sock *sk = m->sk;
 	__u32 size = m->size;
 
+	if (!sk || !i || !s || !t)
+		return WS_I_INJECT_FAILED;
 	i->certain = 0;
 	if (data + 4 > end || !is_http1_method(*(__u32 *)data))
 		return WS_I_INJECT_NOT_HTTP;
@@ -179,9 +165,7 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 	i->next = i->start + h->end + h->length;
 	if (h->own)
 		return WS_I_INJECT_OWN_CONTEXT;
-	if (size > WS_INJECT_LONGEST)
-		return WS_I_INJECT_LONG_CALL;
-	if (!takes_all(sk, i))
+	if (h->first_end + WS_INJECT_TEXT > certainly_taken(m))
 		return WS_I_INJECT_BUSY;
 	a = acting(task, t);
 	if (!choose_context(&i->sent, s, a, task->pid, thread_group(task, t), i->start))
@@ -189,7 +173,7 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 	if (!put(m, i, h->first_end))
 		return WS_I_INJECT_FAILED;
 	i->next += WS_INJECT_TEXT;
-	tell_injected(i, (__u64)sk, s->cookie, t, h->first_end);
+	tell_injected(&i->sent, s->cookie, i->start, h->first_end, WS_INJECT_TEXT, 0);
 	return WS_I_INJECTED;
 }
 
@@ -212,8 +196,7 @@ static __always_inline bool may_begin(struct inject_sock *i, const struct sock_s
 SEC("sk_msg")
 int inject_message(struct sk_msg_md *m)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
+	struct task_state *t = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), 0, 0);
 	struct bpf_sock *sk = m->sk;
 	struct tcp_sock *tp;
 	struct inject_sock *i;
@@ -225,9 +208,19 @@ int inject_message(struct sk_msg_md *m)
 	i = bpf_sk_storage_get(&inject_socks, sk, 0, 0);
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!i || !s || !tp || i->leave || i->looked == s->calls + 1)
+	if (!i || !s || !tp)
 		return SK_PASS;
 	seq = tp->write_seq;
+	if (t && t->target)
+		note_call(t, (__u64)sk, seq);
+	if (i->leave)
+		return SK_PASS;
+	if (inject_mode == WS_INJECT_EVERY && !i->looked && !i->http2 && is_preface(m))
+		h2_begin(sk, i, seq);
+	if (i->http2 && t && t->target && inject_failures < WS_INJECT_FAILURES)
+		return h2_message(m, i, s, t, seq);
+	if (i->looked == s->calls + 1)
+		return SK_PASS;
 	if (!may_begin(i, s, seq))
 		return SK_PASS;
 	i->start = seq;
@@ -236,11 +229,12 @@ int inject_message(struct sk_msg_md *m)
 		i->leave = 1;
 		return SK_PASS;
 	}
-	what = look(m, sk, i, s, t, task);
+	what = look(m, i, s, t);
 	i->carried = what == WS_I_INJECTED || what == WS_I_INJECT_OWN_CONTEXT;
-	inject_count(what);
 	if (what == WS_I_INJECT_FAILED)
-		__sync_fetch_and_add(&inject_failures, 1);
+		inject_fail();
+	else
+		inject_count(what);
 	if (inject_mode == WS_INJECT_FIRST || !i->certain || what == WS_I_INJECT_FAILED)
 		i->leave = 1;
 	return SK_PASS;

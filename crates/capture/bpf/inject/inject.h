@@ -46,10 +46,12 @@ struct inject_sock {
 	__u32 next;	/* sequence number at which the next request begins, if `certain` */
 	__u8 leave;	/* the socket leaves the map at its next packet */
 	__u8 gone;
-	__u8 options; /* segments may carry contexts in options */
-	__u8 due;     /* `sent` goes out in an option of the segment that begins at `start` */
-	__u8 carried; /* the last call that was looked at has a context in its bytes */
-	__u8 certain; /* the end of the last request is known */
+	__u8 options;  /* segments may carry contexts in options */
+	__u8 due;      /* `sent` goes out in an option of the segment that begins at `start` */
+	__u8 carried;  /* the last call that was looked at has a context in its bytes */
+	__u8 certain;  /* the end of the last request is known */
+	__u8 http2;    /* the connection began with the preface of HTTP/2 */
+	__u8 text[72]; /* what is put into the request; the stack has no room for it */
 };
 
 struct {
@@ -67,12 +69,35 @@ struct {
 	__type(value, struct trace_context);
 } contexts SEC(".maps");
 
+/* Processes that act for requests of others, or have done so. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32); /* pid */
+	__type(value, __u8);
+} serving SEC(".maps");
+
+static __always_inline void note_serving(__u32 pid)
+{
+	__u8 yes = 1;
+
+	if (!bpf_map_lookup_elem(&serving, &pid))
+		remember(&serving, &pid, &yes);
+}
+
 static __always_inline void inject_count(__u32 which)
 {
 	__u64 *n = bpf_map_lookup_elem(&inject_counters, &which);
 
 	if (n)
 		__sync_fetch_and_add(n, 1);
+}
+
+/* The kernel gave no memory. */
+static __always_inline void inject_fail(void)
+{
+	inject_count(WS_I_INJECT_FAILED);
+	__sync_fetch_and_add(&inject_failures, 1);
 }
 
 static __always_inline __u64 mix(__u64 x, __u64 y)
@@ -133,19 +158,16 @@ static __always_inline __u64 cause_of_next(const struct sock_state *s, const str
 }
 
 /*
- * Chooses the context for the next request of this socket. False if the request must not get one. A request that is
- * sent before the last one is answered belongs to the same exchange, and so has the same cause.
+ * The context for a request with this cause. False if the request must not get one. `number` tells this request from
+ * others of the exchange.
  */
-static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
-					   const struct attribution *a, __u32 tid, __u32 pid, __u32 seq)
+static __always_inline bool context_of(struct trace_context *c, __u64 cause, __u64 exchange, __u32 number)
 {
-	bool goes_on = s->run == WS_EGRESS;
-	__u64 exchange = exchange_of(s->cookie, s->exchange + !goes_on);
-	__u64 cause = goes_on ? s->cause : cause_of_next(s, a, tid, pid);
 	struct trace_context *came = cause ? bpf_map_lookup_elem(&contexts, &cause) : NULL;
 
 	__builtin_memset(c, 0, sizeof(*c));
-	if ((came && came->unknown) || is_provisional(cause))
+	/* A request that came on a stream may have had a context: it was not looked for. */
+	if (came ? came->unknown : is_provisional(cause) || is_by_stream(cause))
 		return false;
 	if (came) {
 		__builtin_memcpy(c->trace, came->trace, sizeof(c->trace));
@@ -153,31 +175,60 @@ static __always_inline bool choose_context(struct trace_context *c, const struct
 	} else {
 		own_trace(c, cause ? cause : exchange);
 	}
-	new_span(c, exchange, seq);
+	new_span(c, exchange, number);
 	return true;
 }
 
 /*
- * Reports the bytes that were added to those of the current call. The sequence number of the call's first byte is noted
- * as for a call that is timed from its entry (message/tracepoints.h): when the call ends, the socket has counted the
- * added bytes, too, so that number could not be computed from its position any more.
+ * Chooses the context for the next request of this socket. A request that is sent before the last one is answered
+ * belongs to the same exchange, and so has the same cause.
  */
-static __always_inline void tell_injected(const struct inject_sock *i, __u64 sk, __u64 cookie, struct task_state *t,
-					  __u16 at)
+static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
+					   const struct attribution *a, __u32 tid, __u32 pid, __u32 seq)
 {
-	struct ws_context e = { .kind = WS_CONTEXT, .direction = WS_EGRESS, .at = at, .added = WS_INJECT_TEXT };
+	bool goes_on = s->run == WS_EGRESS;
+	__u64 exchange = exchange_of(s->cookie, s->exchange + !goes_on);
 
-	e.seq = i->start;
-	e.socket = cookie;
-	e.time_ns = bpf_ktime_get_ns();
-	e.flags = i->sent.flags;
-	__builtin_memcpy(e.trace, i->sent.trace, sizeof(e.trace));
-	__builtin_memcpy(e.span, i->sent.span, sizeof(e.span));
-	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING_FULL);
+	return context_of(c, goes_on ? s->cause : cause_of_next(s, a, tid, pid), exchange, seq);
+}
+
+/*
+ * Notes where a call on a socket of the map begins, before TCP has taken any byte of it, as is done for a call that is
+ * timed from its entry (message/tracepoints.h). When the call ends, the socket has counted the added bytes, too. And
+ * TCP gets a long call in pieces, so that the tracepoint does not see its start.
+ */
+static __always_inline void note_call(struct task_state *t, __u64 sk, __u32 seq)
+{
+	if (t->enter_sk == sk)
+		return;
 	t->enter_sk = sk;
-	t->enter_ns = e.time_ns;
-	t->enter_seq = i->start;
+	t->enter_ns = bpf_ktime_get_ns();
+	t->enter_seq = seq;
+}
+
+/* Reports the bytes that were added to a request, `at` bytes behind its first one, which has this sequence number. */
+static __always_inline void tell_injected(const struct trace_context *sent, __u64 cookie, __u32 seq, __u16 at,
+					  __u16 added, __u32 stream)
+{
+	struct ws_context *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		count(WS_C_LOST_RING_FULL);
+		return;
+	}
+	__builtin_memset(e, 0, sizeof(*e));
+	e->kind = WS_CONTEXT;
+	e->direction = WS_EGRESS;
+	e->flags = sent->flags;
+	e->at = at;
+	e->added = added;
+	e->seq = seq;
+	e->stream = stream;
+	e->socket = cookie;
+	e->time_ns = bpf_ktime_get_ns();
+	__builtin_memcpy(e->trace, sent->trace, sizeof(e->trace));
+	__builtin_memcpy(e->span, sent->span, sizeof(e->span));
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
 #endif

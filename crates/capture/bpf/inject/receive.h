@@ -53,21 +53,41 @@ __noinline int remember_context(__u32 copied, __u64 exchange)
 	return 0;
 }
 
-/* Copies the head of a request into the scratch, and looks there for a context. */
-static __always_inline void read_context(struct task_state *t, const struct sock_state *s, int ret)
+/* Servers that take shorter lists of fields get no field more (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113, 6.5.2). */
+#define WS_H2_LEAST_LIST 16384
+#define WS_H2_SETTINGS 16 /* that are looked at */
+
+/* Whether the settings at the start of the scratch buffer limit the fields of a request to less than that. */
+__noinline int limits_fields(__u32 copied)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), copied;
+	__u32 cpu = bpf_get_smp_processor_id(), length;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
+	int limited = 0;
+
+	if (!r || copied < WS_H2_HEAD || r->payload[3] != 4)
+		return 0;
+	length = r->payload[0] << 16 | r->payload[1] << 8 | r->payload[2];
+	for (__u32 i = 0; i < WS_H2_SETTINGS; i++) {
+		__u8 *one = r->payload + WS_H2_HEAD + 6 * i;
+		__u32 value = (__u32)one[2] << 24 | one[3] << 16 | one[4] << 8 | one[5];
+
+		if (6 * (i + 1) <= length && WS_H2_HEAD + 6 * (i + 1) <= copied && !one[0] && one[1] == 6)
+			limited = value < WS_H2_LEAST_LIST;
+	}
+	return limited;
+}
+
+/* Copies what was received into the scratch. Returns the number of bytes. */
+static __always_inline __u32 copy_received(struct task_state *t, int ret)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
 	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
 	struct location where;
 
 	if (!r)
-		return;
+		return 0;
 	locate(&where, t, ret);
-	if (!where.segments)
-		return;
-	copied = copy_payload(r, &where, ret, WS_RECEIVED_HEAD);
-	if (copied >= 4)
-		remember_context(copied, exchange_id(s));
+	return where.segments ? copy_payload(r, &where, ret, WS_RECEIVED_HEAD) : 0;
 }
 
 SEC("tp_btf/sock_recv_length")
@@ -75,15 +95,37 @@ int BPF_PROG(inject_received, struct sock *sk, int ret, int msg_flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
+	struct trace_context unknown = { .unknown = 1 };
+	struct h2_sock *h = NULL;
 	struct sock_state *s;
+	__u64 exchange;
+	__u32 copied;
 
 	if (!inject_mode || !t || ret < 4 || msg_flags & MSG_PEEK)
 		return 0;
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
-	if (!s || s->request_direction != WS_INGRESS || s->tuple.transport != WS_TCP || uses_io_uring(task))
+	if (!s)
 		return 0;
+	if (s->request_direction == WS_INGRESS || s->delivers)
+		note_serving(task->tgid);
+	if (s->tuple.transport != WS_TCP || uses_io_uring(task))
+		return 0;
+	exchange = exchange_id(s);
+	if (s->request_direction != WS_INGRESS) {
+		h = bpf_sk_storage_get(&h2_socks, sk, 0, 0);
+		if (!h || h->settings)
+			return 0;
+		h->settings = 1;
+	} else if (s->shared) {
+		remember(&contexts, &exchange, &unknown);
+		return 0;
+	}
 	hold_processor();
-	read_context(t, s, ret);
+	copied = copy_received(t, ret);
+	if (h)
+		h->limited = limits_fields(copied);
+	else if (copied >= 4)
+		remember_context(copied, exchange);
 	leave_processor();
 	return 0;
 }

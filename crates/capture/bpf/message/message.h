@@ -34,7 +34,7 @@ __noinline __u32 emit_rest(__u64 where, __u32 segments, __u64 total)
 			n = copy_vector(where, segments, skip, n);
 		else if (n > WS_MAX_PAYLOAD || bpf_probe_read_user(r->payload, n, (void *)(where + skip)))
 			n = 0;
-		r->data.flags &= ~WS_F_FIRST;
+		r->data.flags = (r->data.flags & (WS_F_PART - 1) & ~WS_F_FIRST) | i * WS_F_PART;
 		r->data.seq += WS_MAX_PAYLOAD;
 		r->data.len = i + 1 < WS_PARTS && left > WS_MAX_PAYLOAD ? WS_MAX_PAYLOAD : left;
 		r->data.payload_len = n;

@@ -21,6 +21,12 @@ use selftest::Expect;
 /// Begin of the names of the programs that use the map of sockets.
 pub(crate) const USES_SOCKET_MAP: &str = "inject_";
 
+/// The program that puts contexts into bytes.
+pub(crate) const MESSAGES: &str = "inject_message";
+
+/// Requests of HTTP/2 whose causes are kept until they are sent.
+pub(crate) const STREAMS: u32 = 16384;
+
 const LOST: &str = "no trace context is put into requests";
 
 const fn program(name: &'static str, tracepoint: &'static str, since: &'static str) -> Program {
@@ -32,7 +38,7 @@ const fn program(name: &'static str, tracepoint: &'static str, since: &'static s
 /// The programs of `--propagate`.
 const PROGRAMS: &[Program] = &[
     program("inject_sockops", "cgroup/sockops", "Linux 5.10"),
-    program("inject_message", "cgroup/sk_msg", "Linux 5.10"),
+    program(MESSAGES, "cgroup/sk_msg", "Linux 5.10"),
     program("inject_received", "sock_recv_length", "Linux 6.3"),
 ];
 

@@ -3,6 +3,8 @@
 //! Each check stands for programs that hung or lost bytes under another tool: FIONREAD (nginx, Java, .NET), epoll,
 //! splice (HAProxy, Go), sendfile, half-closed connections, a server that speaks first.
 
+mod http2;
+
 use rustix::event::{epoll, poll, PollFd, PollFlags, Timespec};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -33,7 +35,9 @@ type Check = Result<(), String>;
 pub(super) fn run(expect: Expect, counted: bool) -> Check {
     let (done, outcome) = mpsc::channel();
     let test = move || {
-        let all = talk(expect, counted)
+        // First, as this thread has not read a request yet: one that has acts for it.
+        let all = http2::talk(expect)
+            .and_then(|()| talk(expect, counted))
             .and_then(|()| server_first(expect, counted))
             .and_then(|()| body_apart(expect))
             .and_then(|()| untouched());

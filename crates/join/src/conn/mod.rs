@@ -113,7 +113,7 @@ impl Conn {
 
     /// Takes the trace context of a request. Its bytes come next.
     pub(crate) fn context(&mut self, c: &ContextEvent) {
-        self.facts.stream_mut(c.direction).context(c);
+        self.facts.stream_mut(c.direction).contexts.add(c);
     }
 
     /// Takes a change of the socket.

@@ -46,7 +46,7 @@ impl Told {
         if calls.len() >= if self.heard { KEPT } else { KEPT_UNTOLD } {
             calls.pop_front();
         }
-        calls.push_back(Mark::of_call(d, 0, (0, 0)));
+        calls.push_back(Mark::of_call(d, 0));
     }
 
     /// The call that moved the byte with this sequence number.

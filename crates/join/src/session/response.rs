@@ -43,7 +43,7 @@ impl Session {
             return None;
         }
         if let Some(p) = slot.and_then(|slot| self.queue.get_mut(slot)) {
-            spans::answer(p, m, &mark, start, end);
+            spans::answer(p, m, &mark, start, end, ctx);
             return slot.map(|slot| (slot, true));
         }
         let late = matches!(matched, Match::Late);

@@ -80,9 +80,10 @@ fn blank(m: &Message<'_>, mark: &Mark, start: u64, ctx: &Ctx<'_>, asker: Side) -
 /// A pending span from a request or a one-way message at the stream offsets `start..end`.
 pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_way: bool, ctx: &Ctx<'_>) -> Pending {
     let mut span = blank(m, mark, start, ctx, m.side);
-    span.request_seq = mark.seq_at(start);
+    let stream = ctx.stream(m.side);
+    span.request_seq = stream.seq_at(mark, start);
     set_carried_context(&mut span, &m.carried);
-    if let Some(c) = span.request_seq.and_then(|seq| ctx.stream(m.side).context_at(seq)) {
+    if let Some(c) = span.request_seq.and_then(|seq| stream.contexts.of(seq, m.id)) {
         set_context_beside(&mut span, c);
     }
     span.tcp.queue_us = queue_us(mark);
@@ -114,7 +115,7 @@ pub(crate) fn orphan(m: &Message<'_>, mark: &Mark, start: u64, end: u64, late: b
     (span.cause, span.cause_evidence) = (None, None);
     span.attrs = ctx.conn.attrs.to_vec();
     let mut pending = Pending { orphan: true, late, ..Pending::new(span, asker, ctx.conn.tcp.retransmits) };
-    answer(&mut pending, m, mark, start, end);
+    answer(&mut pending, m, mark, start, end, ctx);
     if late {
         pending.span.attrs.push((Cow::Borrowed("wirespan.late"), Value::Bool(true)));
     }
@@ -122,11 +123,11 @@ pub(crate) fn orphan(m: &Message<'_>, mark: &Mark, start: u64, end: u64, late: b
 }
 
 /// Writes the head of a response into the span of its request.
-pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start: u64, end: u64) {
+pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start: u64, end: u64, ctx: &Ctx<'_>) {
     let span = &mut pending.span;
     span.response_ns = mark.first_ns();
     span.end_ns = mark.exit_ns.max(span.start_ns);
-    span.response_seq = mark.seq_at(start);
+    span.response_seq = ctx.stream(m.side).seq_at(mark, start);
     if mark.direction == Direction::Ingress {
         span.tcp.queue_us = queue_us(mark);
     }

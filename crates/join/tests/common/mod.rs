@@ -87,6 +87,7 @@ impl End {
             remote: self.remote,
             actor: self.actor,
             seq,
+            part: 0,
             enter_ns: at - 1000,
             exit_ns: at,
             waited_ns: 0,

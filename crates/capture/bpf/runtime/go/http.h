@@ -89,7 +89,7 @@ static __always_inline void go_stream_known(struct task_struct *task, __u64 loop
 	name = by_stream(go_bottom(task, loopy + GO_LOOPY_CONN), user_int(object->object));
 	count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
 	if (name)
-		tell_alias_by(name, asked->cause, WS_ALIAS_STREAM, asked->evidence);
+		tell_stream(name, asked->cause, asked->evidence);
 	actor_drop(object);
 }
 

@@ -149,7 +149,7 @@ __noinline int java_names(__u64 cookie, __u32 i)
 	count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
 	if (!name)
 		return 0;
-	tell_alias_by(name, all->cause[i], WS_ALIAS_STREAM, all->evidence[i]);
+	tell_stream(name, all->cause[i], all->evidence[i]);
 	actor_carry(&all->name, &all->value);
 	return 0;
 }

@@ -99,7 +99,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 		actor_carry(key, &value);
 		node_makes(r, 0, value.cause, key->object, stream);
 		count(WS_C_STREAMS_NAMED);
-		tell_alias_by(name, value.cause, WS_ALIAS_STREAM, value.evidence);
+		tell_stream(name, value.cause, value.evidence);
 		return;
 	}
 	if (r)
@@ -121,8 +121,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	actor_carry(key, &value);
 	count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
 	if (name)
-		tell_alias_by(name, untrusted ? 0 : value.cause, WS_ALIAS_STREAM,
-			      untrusted ? WS_EV_INFERRED : value.evidence);
+		tell_stream(name, untrusted ? 0 : value.cause, untrusted ? WS_EV_INFERRED : value.evidence);
 }
 
 static __always_inline void node_answer(struct node_thread *n, struct carrier_key *key)

@@ -84,6 +84,7 @@ impl Flow {
             remote: self.ends[1 - client],
             actor: Actor::default(),
             seq: Some(self.halves[from].seq_at(at)),
+            part: 0,
             enter_ns: part.time_ns,
             exit_ns: now_ns.max(part.time_ns),
             waited_ns: 0,
