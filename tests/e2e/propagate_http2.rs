@@ -176,3 +176,61 @@ fn every_call_of_grpc_carries_its_context() {
     check(&server, &[&go, "rpc-ask"]);
     check_own(&server, &[&go, "rpc-ask"]);
 }
+
+/// A client, a service that passes requests on, and a server, all over HTTP/2: the service goes on with the trace that
+/// came, of each stream its own.
+fn check_chain(server: &Server, client: &str, front: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, spans) = (dir.path().join("wirespan.toml"), dir.path().join("spans"));
+    std::fs::write(&config, "[capture]\npropagate = \"vouched\"\n").unwrap();
+    // A second: streams have names once the agent has found the runtime of the new process.
+    let script = format!(
+        "{} 127.0.0.1:{} >{dir}/port & while ! test -s {dir}/port; do sleep 0.05; done; sleep 1; \
+         {client} ask 127.0.0.1:$(cat {dir}/port) {ASKED} {AT_ONCE}; sleep 0.5; kill $!",
+        front.join(" "),
+        server.port,
+        dir = dir.path().display()
+    );
+    let mut command = Command::new(WIRESPAN);
+    command.arg("--config").arg(&config).args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans);
+    let done = command.args(["--", "sh", "-c", &script]).output().unwrap();
+    println!("{}", String::from_utf8_lossy(&done.stderr));
+    let (received, spans) = (server.received(), otlp(&spans));
+    assert_eq!(received.len(), ASKED, "{front:?}");
+    let by_id: BTreeMap<_, _> = spans.iter().map(|s| (s.id.as_str(), s)).collect();
+    let (mut without, mut unknown, mut apart) = (0, 0, Vec::new());
+    for (target, request) in &received {
+        let all = contexts(request);
+        assert!(all.len() <= 1, "{front:?}: {request}");
+        let Some(context) = all.first() else {
+            without += 1;
+            continue;
+        };
+        // The call of the service, its own request, and the call of the client that made that.
+        let above = |span: &&Span| by_id.get(span.parent.as_str()).copied();
+        let chain: Vec<_> = std::iter::successors(by_id.get(&context[36..52]).copied(), above).collect();
+        if chain.len() != 3 {
+            unknown += 1;
+        } else if chain.iter().any(|s| s.attr("url.path") != target || s.trace != context[3..35]) {
+            apart.push(target);
+        }
+    }
+    println!("{front:?}: of {ASKED} {without} without a context, {unknown} without a chain, {} wrong", apart.len());
+    assert!(apart.is_empty(), "{front:?}: {apart:?}");
+    assert!(without + unknown <= ASKED / 50, "{front:?}: {without} without a context, {unknown} without a chain");
+}
+
+#[test]
+fn a_service_goes_on_with_the_traces_that_came_over_http2() {
+    let test = "propagate_http2_chain";
+    if !tools(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let go = build(dir.path());
+    let server = Server::start(&[&go, "serve"]);
+    check_chain(&server, &go, &[&go, "front"]);
+    if has(test, &["node"]) {
+        check_chain(&server, &go, &["node", &app("node.mjs"), "front"]);
+    }
+}

@@ -444,7 +444,7 @@ enum ws_inject_counter {
 	WS_I_INJECT_PARTIAL_HEAD,    /* the header block does not end in this call, or is too long */
 	WS_I_INJECT_BUSY,	     /* TCP might not take the added bytes at once */
 	WS_I_INJECT_H2_CONTINUED,    /* of HTTP/2: headers in several frames */
-	WS_I_INJECT_H2_SPLIT,	     /* a frame of headers in several calls */
+	WS_I_INJECT_H2_SPLIT,	     /* a frame of headers in several calls: this request goes without */
 	WS_I_INJECT_H2_UNREAD,	     /* a frame of headers with padding, or that could not be read */
 	WS_I_INJECT_H2_MANY,	     /* more requests in one call than can be followed */
 	WS_I_INJECT_H2_LIMIT,	     /* the server takes only small blocks of headers */

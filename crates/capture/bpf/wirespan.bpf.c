@@ -91,6 +91,7 @@
 #include "inject/frames.h"
 #include "inject/http2.h"
 #include "inject/http.h"
+#include "inject/came.h"
 #include "inject/receive.h"
 #include "message/syscalls.h"
 #include "flow/state.h"

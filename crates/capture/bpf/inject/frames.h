@@ -36,6 +36,9 @@ struct h2_sock {
 
 	__u8 limited;  /* the server has announced too small a limit */
 	__u8 settings; /* what the server announces was read */
+	__u8 keeping;  /* the current frame is put together in `kept` */
+	__u8 pad[3];
+	struct h2_kept kept;
 };
 
 struct {
@@ -93,6 +96,34 @@ static __always_inline long h2_request(struct h2_walk *w, __u32 length, __u8 fla
 	return 0;
 }
 
+/* Takes more bytes of a block that comes in several messages. It gets no context: the head of its frame has left. */
+static __always_inline long h2_go_on(struct h2_walk *w)
+{
+	struct h2_sock *h = w->h;
+	struct sk_msg_md *m = w->message;
+	__u32 rest = w->size - w->at, n = h->left < rest ? h->left : rest;
+	int whole;
+
+	if (!n)
+		return 1;
+	if (bpf_msg_pull_data(m, w->at, w->at + n, 0))
+		return h2_leave(w, WS_I_INJECT_FAILED);
+	*(volatile __u64 *)&h->kept.from = (__u64)m->data;
+	whole = keep_block(&h->kept, n);
+	w->at += n;
+	h->left -= n;
+	if (!whole)
+		return 0;
+	h->keeping = 0;
+	if (whole < 0)
+		return h2_leave(w, WS_I_INJECT_H2_UNREAD);
+	if (h->kept.block.own)
+		return h2_leave(w, WS_I_INJECT_OWN_CONTEXT);
+	if (h->kept.stream > h->stream)
+		h->stream = h->kept.stream;
+	return 0;
+}
+
 /* Follows one frame, or one byte of a head that comes in pieces. Returns 1 at the end of the message. */
 static long h2_frame(__u32 n, struct h2_walk *w)
 {
@@ -102,6 +133,8 @@ static long h2_frame(__u32 n, struct h2_walk *w)
 	__u8 *data, *end, *head, type, flags;
 	bool split;
 
+	if (h->keeping)
+		return h2_go_on(w);
 	w->at += skip;
 	h->left -= skip;
 	rest -= skip;
@@ -135,16 +168,20 @@ static long h2_frame(__u32 n, struct h2_walk *w)
 	if (type == H2_CONTINUATION || type == H2_PUSH)
 		return h2_leave(w, WS_I_INJECT_H2_CONTINUED);
 	if (type == H2_HEADERS) {
-		if (split || length > rest - WS_H2_HEAD)
-			return h2_leave(w, WS_I_INJECT_H2_SPLIT);
 		if (!(flags & H2_END_HEADERS))
 			return h2_leave(w, WS_I_INJECT_H2_CONTINUED);
 		if (flags & H2_PADDED || length > WS_H2_LONGEST_BLOCK)
 			return h2_leave(w, WS_I_INJECT_H2_UNREAD);
-		if (bpf_msg_pull_data(m, w->at, w->at + WS_H2_HEAD + length, 0))
+		if (split || length > rest - WS_H2_HEAD) {
+			inject_count(WS_I_INJECT_H2_SPLIT);
+			if (!begin_block(&h->kept, length, stream, flags & H2_PRIORITY))
+				return h2_leave(w, WS_I_INJECT_H2_UNREAD);
+			h->keeping = 1;
+		} else if (bpf_msg_pull_data(m, w->at, w->at + WS_H2_HEAD + length, 0)) {
 			return h2_leave(w, WS_I_INJECT_FAILED);
-		if (h2_request(w, length, flags, stream))
+		} else if (h2_request(w, length, flags, stream)) {
 			return 1;
+		}
 	}
 	if (!split)
 		w->at += WS_H2_HEAD;

@@ -19,9 +19,10 @@ struct block {
 	__u32 at, end; /* in the window of the message */
 	__u32 length;  /* of the name that comes */
 	__u8 huffman;  /* whether this name is compressed */
+	__u8 kept;     /* whether tables keep this field */
 	__u8 part;     /* what comes next */
 	__u8 malformed;
-	__u8 own; /* a field is named `traceparent` */
+	__u8 own; /* a field is named `traceparent`; then the length of its value comes next */
 };
 
 struct block_source {
@@ -54,8 +55,10 @@ static __always_inline void block_field(struct block *b, __u64 word)
 		block_number(b, word, 7); /* a field by its number */
 	else if ((word & 0xe0) == 0x20)
 		block_number(b, word, 5); /* a new size of the table */
-	else
-		b->part = block_number(b, word, word & 0x40 ? 6 : 4) ? BLOCK_VALUE : BLOCK_NAME;
+	else {
+		b->kept = (word & 0x40) != 0;
+		b->part = block_number(b, word, b->kept ? 6 : 4) ? BLOCK_VALUE : BLOCK_NAME;
+	}
 }
 
 /*
@@ -119,6 +122,73 @@ static __always_inline void read_block(struct block_source *s)
 	else
 		bpf_loop(WS_H2_STEPS, block_part, s, 0);
 	b->malformed |= !b->own && b->at != b->end;
+}
+
+#define WS_H2_KEPT 2048 /* the longest block that is put together from several calls */
+
+/* A block that comes in pieces, and what was read of it. */
+struct h2_kept {
+	__u64 from; /* where the next bytes lie; a number: global functions take no pointer to a packet */
+	__u32 length;
+	__u32 have;
+	__u32 stream;
+	struct block block;
+	__u8 bytes[2 * WS_H2_KEPT]; /* twice: the verifier bounds offset and length separately */
+};
+
+struct kept_source {
+	struct h2_kept *kept;
+	struct block block;
+};
+
+static long kept_part(__u32 n, struct kept_source *s)
+{
+	__u8 *bytes = s->kept->bytes;
+
+	return block_word(&s->block, *(__u64 *)(bytes + (s->block.at & (WS_H2_KEPT - 1)))) != 0;
+}
+
+/*
+ * Adds `n` bytes at `from` to a block. Returns 1 if it is whole: then it has been read. -1: it cannot be read. A global
+ * function, so that the verifier follows it once.
+ */
+__noinline int keep_block(struct h2_kept *k, __u32 n)
+{
+	struct kept_source source = {};
+	struct block *b = &source.block;
+	__u32 have;
+
+	if (!k)
+		return -1;
+	have = k->have;
+	if (have + n > k->length || k->length >= WS_H2_KEPT)
+		return -1;
+	barrier_var(have);
+	barrier_var(n);
+	if (have >= WS_H2_KEPT || n >= WS_H2_KEPT || bpf_probe_read_kernel(k->bytes + have, n, (void *)k->from))
+		return -1;
+	k->have = have + n;
+	if (k->have < k->length)
+		return 0;
+	source.kept = k;
+	b->at = k->block.at;
+	b->end = k->length;
+	if (b->at >= b->end)
+		return -1;
+	bpf_loop(WS_H2_STEPS, kept_part, &source, 0);
+	k->block = *b;
+	return b->malformed || (!b->own && b->at != b->end) ? -1 : 1;
+}
+
+/* Begins a block that comes in pieces. False: it cannot be put together. */
+static __always_inline bool begin_block(struct h2_kept *k, __u32 length, __u32 stream, bool has_priority)
+{
+	k->length = length;
+	k->have = 0;
+	k->stream = stream;
+	__builtin_memset(&k->block, 0, sizeof(k->block));
+	k->block.at = has_priority ? 5 : 0;
+	return length && length < WS_H2_KEPT;
 }
 
 static __always_inline void write_field(__u8 *to, const struct trace_context *c)

@@ -34,7 +34,8 @@ struct trace_context {
 	__u8 span[8];
 	__u8 flags;
 	__u8 unknown; /* the request may have had a context, but it could not be read */
-	__u8 pad[6];
+	__u8 none;    /* the request was read, and has no context */
+	__u8 pad[5];
 };
 
 /* A client socket. */
@@ -61,7 +62,10 @@ struct {
 	__type(value, struct inject_sock);
 } inject_socks SEC(".maps");
 
-/* Contexts that came with requests, by exchange. A request that is not here came without a context. */
+/*
+ * Contexts that came with requests, by exchange or by stream. An exchange that is not here came without a context; a
+ * stream without one has an entry that says so.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 32768);
@@ -166,10 +170,10 @@ static __always_inline bool context_of(struct trace_context *c, __u64 cause, __u
 	struct trace_context *came = cause ? bpf_map_lookup_elem(&contexts, &cause) : NULL;
 
 	__builtin_memset(c, 0, sizeof(*c));
-	/* A request that came on a stream may have had a context: it was not looked for. */
+	/* A request that came on a stream and is not in the map may have had a context: it could not be read. */
 	if (came ? came->unknown : is_provisional(cause) || is_by_stream(cause))
 		return false;
-	if (came) {
+	if (came && !came->none) {
 		__builtin_memcpy(c->trace, came->trace, sizeof(c->trace));
 		c->flags = came->flags;
 	} else {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Reads the context of HTTP/1 requests that targets receive, so that the requests which they cause continue the trace.
+ * Reads the context of requests that targets receive, so that the requests which they cause continue the trace.
  * Runs behind the program that follows exchanges, on the same tracepoint.
  */
 #ifndef WS_INJECT_RECEIVE_H
@@ -77,17 +77,59 @@ __noinline int limits_fields(__u32 copied)
 	return limited;
 }
 
-/* Copies what was received into the scratch. Returns the number of bytes. */
-static __always_inline __u32 copy_received(struct task_state *t, int ret)
+/* Copies the begin of what was received into the scratch. Returns the number of bytes. */
+static __always_inline __u32 copy_received(const struct location *where, int ret)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
-	struct location where;
 
-	if (!r)
-		return 0;
-	locate(&where, t, ret);
-	return where.segments ? copy_payload(r, &where, ret, WS_RECEIVED_HEAD) : 0;
+	return r && where->segments ? copy_payload(r, where, ret, WS_RECEIVED_HEAD) : 0;
+}
+
+/* Whether the scratch begins with the preface of HTTP/2. */
+static __always_inline bool came_preface(__u32 copied)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
+
+	return r && copied >= 8 && *(__u64 *)r->payload == WS_TEXT('P', 'R', 'I', ' ', '*', ' ', 'H', 'T');
+}
+
+/* Looks at what a server has read. */
+static __always_inline void request_received(struct sock *sk, struct sock_state *s, struct h2_reading *r, int ret)
+{
+	struct trace_context unknown = { .unknown = 1 };
+	const struct tcp_sock *tp = tcp_of(sk);
+	__u64 exchange = exchange_id(s);
+	__u32 copied, seq;
+
+	if (!tp)
+		return;
+	seq = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt) - ret;
+	r->came = bpf_sk_storage_get(&h2_cames, sk, 0, 0);
+	if (!r->came && s->shared) {
+		remember(&contexts, &exchange, &unknown);
+		return;
+	}
+	if (!r->came) {
+		copied = copy_received(&r->where, ret);
+		if (!came_preface(copied)) {
+			if (copied >= 4)
+				remember_context(copied, exchange);
+			return;
+		}
+		r->came = bpf_sk_storage_get(&h2_cames, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (r->came) {
+			r->came->next = seq;
+			r->came->left = WS_H2_PREFACE;
+		}
+	}
+	/* A read may bring several requests, so the exchange does not tell which context is meant. */
+	remember(&contexts, &exchange, &unknown);
+	r->cookie = s->cookie;
+	r->size = ret;
+	if (r->came)
+		h2_came_read(r, seq);
 }
 
 SEC("tp_btf/sock_recv_length")
@@ -95,13 +137,11 @@ int BPF_PROG(inject_received, struct sock *sk, int ret, int msg_flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct trace_context unknown = { .unknown = 1 };
+	struct h2_reading reading = {};
 	struct h2_sock *h = NULL;
 	struct sock_state *s;
-	__u64 exchange;
-	__u32 copied;
 
-	if (!inject_mode || !t || ret < 4 || msg_flags & MSG_PEEK)
+	if (!inject_mode || !t || ret <= 0 || msg_flags & MSG_PEEK)
 		return 0;
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
 	if (!s)
@@ -110,22 +150,18 @@ int BPF_PROG(inject_received, struct sock *sk, int ret, int msg_flags)
 		note_serving(task->tgid);
 	if (s->tuple.transport != WS_TCP || uses_io_uring(task))
 		return 0;
-	exchange = exchange_id(s);
 	if (s->request_direction != WS_INGRESS) {
 		h = bpf_sk_storage_get(&h2_socks, sk, 0, 0);
-		if (!h || h->settings)
+		if (!h || h->settings || ret < WS_H2_HEAD)
 			return 0;
 		h->settings = 1;
-	} else if (s->shared) {
-		remember(&contexts, &exchange, &unknown);
-		return 0;
 	}
 	hold_processor();
-	copied = copy_received(t, ret);
+	locate(&reading.where, t, ret);
 	if (h)
-		h->limited = limits_fields(copied);
-	else if (copied >= 4)
-		remember_context(copied, exchange);
+		h->limited = limits_fields(copy_received(&reading.where, ret));
+	else
+		request_received(sk, s, &reading, ret);
 	leave_processor();
 	return 0;
 }

@@ -3,7 +3,7 @@
 // main serve TRUTH | rpc-serve TRUTH        prints its port; writes a line of JSON for each request
 // main ask ADDRESS COUNT AT_ONCE [own]      COUNT requests, AT_ONCE at a time, on one connection
 // main rpc-ask ADDRESS COUNT AT_ONCE [own]  `own`: request 10 has a context of its own, twice
-// main front ADDRESS                        passes each request of HTTP/1 on; prints its port
+// main front ADDRESS                        passes each request on, over HTTP/2; prints its port
 package main
 
 import (
@@ -94,17 +94,22 @@ func answer(target string, body []byte) []byte {
 }
 
 func serve() {
-	both := new(http.Protocols)
-	both.SetUnencryptedHTTP2(true)
-	both.SetHTTP1(true)
-	server := http.Server{Protocols: both, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	take(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the client has gone
 		}
 		note(r.URL.Path, r.Header, body)
 		_, _ = w.Write(answer(r.URL.Path, body))
-	})}
+	})
+}
+
+// Serves HTTP/1 and HTTP/2.
+func take(handle http.HandlerFunc) {
+	both := new(http.Protocols)
+	both.SetUnencryptedHTTP2(true)
+	both.SetHTTP1(true)
+	server := http.Server{Protocols: both, Handler: handle}
 	must(server.Serve(listen()))
 }
 
@@ -221,11 +226,12 @@ func main() {
 		})
 	case "front":
 		client := overHTTP2()
-		handle := func(w http.ResponseWriter, r *http.Request) {
+		take(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			must(err)
-			_, _ = w.Write(get(client, os.Args[2], "/back"+r.URL.Path, body, ""))
-		}
-		must(http.Serve(listen(), http.HandlerFunc(handle)))
+			if err != nil {
+				return // the client has gone
+			}
+			_, _ = w.Write(get(client, os.Args[2], r.URL.Path, body, ""))
+		})
 	}
 }

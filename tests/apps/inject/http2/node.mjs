@@ -1,6 +1,7 @@
 // Server and client of HTTP/2 without TLS, in Node.
 //
 // node node.mjs serve TRUTH                       prints its port; writes a line of JSON for each request
+// node node.mjs front ADDRESS                      passes each request on; prints its port
 // node node.mjs ask ADDRESS COUNT AT_ONCE [own]   COUNT requests, AT_ONCE at a time, on one connection
 import { createHash } from "node:crypto";
 import { appendFileSync } from "node:fs";
@@ -65,5 +66,20 @@ async function askAll() {
   session.close();
 }
 
+function front() {
+  const server = http2.createServer();
+  const behind = http2.connect(`http://${where}`);
+  server.on("stream", async (stream, headers) => {
+    const body = await read(stream);
+    const passed = behind.request({ ":method": "POST", ":path": headers[":path"] });
+    passed.end(body);
+    const got = await read(passed);
+    stream.respond({ ":status": 200 });
+    stream.end(got);
+  });
+  server.listen(0, "127.0.0.1", () => console.log(server.address().port));
+}
+
 if (how === "serve") serve();
+else if (how === "front") front();
 else await askAll();
