@@ -7,6 +7,12 @@ use smallvec::{smallvec, SmallVec};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
+mod kafka;
+
+pub use kafka::{
+    kafka_batches, kafka_commit, kafka_produced, kafka_records, Records, CREATE, KAFKA_BATCHES, KAFKA_CREATED, PROCESS,
+};
+
 /// Transfer of messages between a client and a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transfer {
@@ -41,10 +47,6 @@ pub const ELEMENT_IDS: &str = "wirespan.redis.ids";
 
 /// Attribute with the hash of a message of AMQP that has no id: an [`ElementHash`] of its body.
 pub const AMQP_BODY: &str = "wirespan.amqp.body";
-
-/// Attribute with the batches of records that a span of Kafka moved, each by an [`ElementHash`] of its sum and its
-/// times: `topic/partition:first-last=hash,… …`. Offsets of a producer that gets no answer are its own.
-pub const KAFKA_BATCHES: &str = "wirespan.kafka.batches";
 
 const MESSAGE_ID: &str = "messaging.message.id";
 const CONVERSATION_ID: &str = "messaging.message.conversation_id";
@@ -152,7 +154,7 @@ pub fn message_ranges(span: &Span) -> SmallVec<[MessageRange; 1]> {
         return SmallVec::new();
     }
     match &*span.protocol {
-        "kafka" => kafka(span),
+        "kafka" => kafka::ranges(span),
         "nats" => jetstream(span).into_iter().collect(),
         "amqp" => by_name(span),
         "redis" => elements(span),
@@ -237,95 +239,6 @@ fn number(span: &Span, key: &str) -> Option<u64> {
         Value::Int(n) if k == key => u64::try_from(*n).ok(),
         _ => None,
     })
-}
-
-fn kafka(span: &Span) -> SmallVec<[MessageRange; 1]> {
-    let transfer = match &*span.operation {
-        "Produce" => Transfer::Sent,
-        "Fetch" | PROCESS => Transfer::Received,
-        _ => return SmallVec::new(),
-    };
-    let range = |part: &Records<'_>| MessageRange { transfer, place: part.place(), first: part.first, last: part.last };
-    let batch = |(_, name): (Records<'_>, u64)| {
-        let place = hash64(&[b"kafka batch", &name.to_le_bytes()]);
-        MessageRange { transfer, place, first: 0, last: 0 }
-    };
-    kafka_records(span).iter().map(range).chain(kafka_batches(span).map(batch)).collect()
-}
-
-/// The batches of records that a span of Kafka moved, with their names.
-pub fn kafka_batches(span: &Span) -> impl Iterator<Item = (Records<'_>, u64)> {
-    span.text(KAFKA_BATCHES).unwrap_or_default().split(' ').flat_map(|of_place| {
-        let (place, list) = of_place.rsplit_once(':').unwrap_or_default();
-        let (topic, partition) = place.rsplit_once('/').unwrap_or_default();
-        list.split(',').filter_map(move |one| {
-            let (offsets, name) = one.split_once('=')?;
-            let (first, last) = offsets.split_once('-')?;
-            let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-            Some((Records { topic, partition, first, last }, u64::from_str_radix(name, 16).ok()?))
-        })
-    })
-}
-
-/// Operation of the span of one record on which a consumer of Kafka works.
-pub const PROCESS: &str = "process";
-
-/// Consecutive records of a partition of Kafka.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Records<'a> {
-    /// Name of the topic, or its id if the name is not known.
-    pub topic: &'a str,
-    /// Number of the partition.
-    pub partition: &'a str,
-    /// First offset.
-    pub first: u64,
-    /// Last offset; the first if it is not known.
-    pub last: u64,
-}
-
-impl Records<'_> {
-    /// As in [`MessageRange`].
-    pub fn place(&self) -> u64 {
-        hash64(&[b"kafka", self.topic.as_bytes(), self.partition.as_bytes()])
-    }
-}
-
-/// The records that a span of Kafka moved, in their order.
-pub fn kafka_records(span: &Span) -> SmallVec<[Records<'_>; 1]> {
-    if let Some(list) = span.text("wirespan.kafka.partitions") {
-        // `topic/partition:first-last …`; the last is empty if it is not known.
-        return list
-            .split(' ')
-            .filter_map(|one| {
-                let (place, offsets) = one.rsplit_once(':')?;
-                let (topic, partition) = place.rsplit_once('/')?;
-                let (first, last) = offsets.split_once('-')?;
-                let first = first.parse().ok()?;
-                Some(Records { topic, partition, first, last: last.parse().unwrap_or(first).max(first) })
-            })
-            .collect();
-    }
-    let one = || {
-        let (topic, partition) = kafka_place(span)?;
-        let first = number(span, "kafka.offset")?;
-        let last = number(span, "wirespan.kafka.last_offset").unwrap_or(first).max(first);
-        Some(Records { topic, partition, first, last })
-    };
-    one().into_iter().collect()
-}
-
-fn kafka_place(span: &Span) -> Option<(&str, &str)> {
-    let topic = span.text("messaging.destination.name").or_else(|| span.text("wirespan.kafka.topic_id"))?;
-    Some((topic, span.text("messaging.destination.partition.id")?))
-}
-
-/// Place, as in [`MessageRange`], and offset up to which a consumer of Kafka says that it has received messages.
-pub fn kafka_commit(span: &Span) -> Option<(u64, u64)> {
-    if span.protocol != "kafka" || span.operation != "OffsetCommit" || span.tap != TapSide::ClientProcess {
-        return None;
-    }
-    let ((topic, partition), first) = kafka_place(span).zip(number(span, "wirespan.kafka.committed_offset"))?;
-    Some((Records { topic, partition, first, last: first }.place(), first))
 }
 
 fn transfer_of_operation(span: &Span) -> Option<Transfer> {

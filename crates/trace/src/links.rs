@@ -12,7 +12,7 @@ use crate::related::same_bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
-use wirespan_model::broker::{may_share_names, message_ranges, MessageRange, Transfer};
+use wirespan_model::broker::{may_share_names, message_ranges, MessageRange, Transfer, KAFKA_CREATED};
 use wirespan_model::{Evidence, Key, Span, SpanId, SpanLink, TimeRange, Trace, TraceId};
 
 /// Longest time that messages may stay at the broker and still be linked, ns.
@@ -114,6 +114,8 @@ impl Moves {
             found.extend(here.into_iter().filter(|o| seen.insert(o.id)));
         }
         let mut found = ends(&found);
+        // Of records with spans of their own, these say more than what sent them.
+        found.retain(|o| !has_created(o));
         // The fewer messages have a text in common, the more it tells. A name of its own tells most.
         let shared_by = |o: &Span| doubtful.get(&o.id).copied().unwrap_or_default();
         let fewest = found.iter().map(|o| shared_by(o)).min();
@@ -137,6 +139,11 @@ impl Moves {
         };
         found.into_iter().map(link).collect()
     }
+}
+
+/// Whether the records that a span sent have spans of their own.
+fn has_created(span: &Span) -> bool {
+    span.attrs.iter().any(|(key, _)| key == KAFKA_CREATED)
 }
 
 /// One sender has put a message, and one taker gets it. Of several senders of the same content, the last one before it

@@ -76,6 +76,29 @@ fn many_to_many_in_both_directions_at_the_ends() {
     assert!(!whole(1).spans.iter().find(|s| s.span.id == SpanId(1)).unwrap().links[0].sent);
 }
 
+/// Records that a producer gathered from several requests have spans of their own, which say more than the produce.
+#[test]
+fn a_record_with_a_span_of_its_own_is_what_its_consumer_is_linked_to() {
+    let gathered = Span { attrs: vec![("wirespan.kafka.created".into(), true.into())], ..Span::default() }.attrs;
+    let mut sent = kafka(1, "Produce", 0, 2, T0);
+    sent.attrs.extend(gathered);
+    let record = |n: i64| Span { request_seq: None, response_seq: None, ..kafka(20 + n as u64, "create", n, n, T0) };
+    let fetch = kafka(4, "Fetch", 0, 2, T0 + 30 * MS);
+    let process =
+        |n: i64| Span { request_seq: None, response_seq: None, ..kafka(40 + n as u64, "process", n, n, T0 + 40 * MS) };
+    let mut spans = vec![at_broker(11, &sent), sent, at_broker(14, &fetch), fetch];
+    spans.extend((0..3).flat_map(|n| [record(n), process(n)]));
+    let store = Mem::of(arcs(spans));
+    let links = |id| {
+        let mut trace = assemble(&store, SpanId(id), &Limits::default()).unwrap();
+        fill_links(&store, &mut trace, &Limits::default()).unwrap();
+        linked(&trace, id)
+    };
+    assert_eq!([links(40), links(41), links(42)], [[20], [21], [22]]);
+    assert_eq!(links(4), [20, 21, 22]);
+    assert_eq!(links(21), [4, 41]);
+}
+
 #[test]
 fn what_the_brokers_end_shows_of_a_fetch_counts() {
     let mut spans =

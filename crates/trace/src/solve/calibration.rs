@@ -13,6 +13,8 @@ use rustc_hash::FxHashMap;
 pub(super) const SUREST: f64 = 0.995;
 /// Number of recent calls, and of recent answers, that count.
 const RECENT: f64 = 200.0;
+/// Time from which on old time counts half, ns.
+const RECENT_NS: f64 = 20e9;
 /// Before anything is tested, so many answers count as tested, and so many as foretold.
 const PRIOR: [f64; 2] = [10.0, 8.0];
 /// Number of tested calls that weigh as much as the answers.
@@ -34,8 +36,12 @@ pub(super) struct Calibration {
     /// Recent calls whose request is certain, and how many of them the best hypothesis named.
     tested: f64,
     passed: f64,
-    /// By class of call: recent calls whose request is certain, and how many of them began after it was answered.
+    /// By class of call: how many recent calls would have shown that such calls come after answers, and how many did:
+    /// of calls whose request is certain, those that began after it was answered; of others, those that came while no
+    /// request was open.
     late: FxHashMap<Class, [f64; 2]>,
+    /// Recent time, ns, and how much of it no request was open.
+    time: [f64; 2],
 }
 
 /// Counts an event; older ones count less.
@@ -60,6 +66,26 @@ impl Calibration {
     pub(super) fn came(&mut self, class: Class, late: bool) {
         let [all, after] = self.late.entry(class).or_default();
         count(all, after, late);
+    }
+
+    /// A call whose request is not known came, while some request was open or none. It tells the less, the less of the
+    /// time no request is open.
+    pub(super) fn met(&mut self, class: Class, none_open: bool) {
+        let [time, idle] = self.time;
+        let [all, after] = self.late.entry(class).or_default();
+        let keep = 1.0 - 1.0 / RECENT;
+        *all = *all * keep + (idle / time.max(1.0)).max(f64::from(u8::from(none_open)));
+        *after = *after * keep + f64::from(u8::from(none_open));
+    }
+
+    /// Time has passed, ns.
+    pub(super) fn passed(&mut self, ns: u64, none_open: bool) {
+        let [time, idle] = &mut self.time;
+        *time += ns as f64;
+        *idle += if none_open { ns as f64 } else { 0.0 };
+        if *time >= RECENT_NS {
+            self.time.iter_mut().for_each(|n| *n /= 2.0);
+        }
     }
 
     /// The share of calls of a class that lie within their requests. Inference looks nowhere else.
@@ -101,6 +127,25 @@ mod tests {
         (0..100).for_each(|_| c.came(2, false));
         assert!((0.4..0.6).contains(&c.confidence(ANY, 1.0, true)));
         assert!(c.confidence(2, 1.0, true) > 0.99);
+    }
+
+    #[test]
+    fn calls_that_come_while_no_request_is_open_tell_that_others_may_be_late() {
+        let (mut idle, mut busy) = (Calibration::default(), Calibration::default());
+        [&mut idle, &mut busy].into_iter().for_each(|c| (0..100).for_each(|i| c.came(ANY, i % 2 == 0)));
+        let early = idle.within(ANY);
+        for _ in 0..1_000 {
+            idle.passed(100, true);
+            idle.passed(100, false);
+            idle.met(ANY, false);
+            busy.passed(200, false);
+            busy.met(ANY, false);
+        }
+        assert!(early < 0.6 && idle.within(ANY) > 0.95, "half of the time was idle: {}", idle.within(ANY));
+        // Old knowledge is forgotten, also where calls say nothing.
+        assert!(busy.within(ANY) > 0.8);
+        (0..100).for_each(|_| idle.met(ANY, true));
+        assert!(idle.within(ANY) < 0.6, "{}", idle.within(ANY));
     }
 
     fn after(foretold: usize, tests: &[bool]) -> Calibration {

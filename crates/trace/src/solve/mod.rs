@@ -28,6 +28,7 @@ mod candidate;
 mod chain;
 mod delays;
 mod deliveries;
+mod gathered;
 mod leads;
 mod lives;
 mod model;
@@ -43,21 +44,21 @@ mod timeline;
 mod told;
 mod trial;
 mod turns;
+mod verdict;
 mod wakes;
 mod within;
 mod workers;
 
 use crate::related::{is_datagram_connection, is_silent_connection};
-use beam::OTHERS;
+use gathered::Gathered;
 use process::Process;
 use rustc_hash::FxHashMap;
-use std::borrow::Cow;
 use std::sync::Arc;
 pub(crate) use told::{confidence, request};
-use wirespan_model::attr::CAUSE_SPAN;
+use verdict::{kept, Found, Named, Verdict};
 use wirespan_model::broker::is_delivery;
 use wirespan_model::event::Wake;
-use wirespan_model::{Evidence, Span, SpanId, TapSide, Value};
+use wirespan_model::{Evidence, Span, TapSide};
 
 /// Attribute of a span whose cause was inferred: the confidence, 0–1.
 pub const CONFIDENCE: &str = "wirespan.cause.confidence";
@@ -65,8 +66,6 @@ pub const CONFIDENCE: &str = "wirespan.cause.confidence";
 /// Attribute of a call that has no parent because no request is likely enough: ids of the likeliest requests' spans,
 /// each with its probability, the likeliest first: `0123456789abcdef:0.41 …`.
 pub const CANDIDATES: &str = "wirespan.cause.candidates";
-/// Requests below this probability are no candidates.
-const LEAST_CANDIDATE: f32 = 0.05;
 
 /// Bounds of the inference.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,6 +124,7 @@ pub struct Solver {
     /// The latest end of a span, and the time at which that span came: on a busy machine all spans come late.
     seen_ns: u64,
     came_ns: u64,
+    gathered: Gathered,
     stats: SolverStats,
 }
 
@@ -138,6 +138,7 @@ impl Solver {
             now_ns: 0,
             seen_ns: 0,
             came_ns: 0,
+            gathered: Gathered::default(),
             stats: SolverStats::default(),
         }
     }
@@ -149,6 +150,15 @@ impl Solver {
 
     /// Takes a span; it goes to `sink` now, unless it waits for its cause.
     pub fn push(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
+        let serves = |process: &Process| process.batches.serve();
+        let process = self.processes.get(&(span.host_id, span.pid)).filter(|p| self.config.enabled && serves(p));
+        let Some(records) = process.and_then(|_| self.gathered.split(&mut span)) else { return self.take(span, sink) };
+        let mut gathered = std::mem::take(&mut self.gathered);
+        records.into_iter().for_each(|record| self.take(record, &mut |record| gathered.give(record, sink)));
+        self.gathered = gathered;
+    }
+
+    fn take(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
         let serves = span.tap == TapSide::ServerProcess
             && span.exchange.is_some()
             && !is_delivery(&span)
@@ -253,32 +263,13 @@ impl Solver {
     /// Goes one step on with the due events: solves a slice of them, or learns a bit of a process that is new.
     /// Returns whether more is due.
     pub fn work(&mut self, sink: &mut dyn FnMut(Arc<Span>)) -> bool {
-        let Solver { config, processes, waiting, stats, .. } = self;
+        let Solver { config, processes, waiting, gathered, stats, .. } = self;
         let due = processes.values_mut().filter(|p| p.is_due());
         // The process that has waited longest goes first.
         let Some(process) = due.max_by_key(|p| p.lag_ns(u64::MAX)) else { return false };
         process.solve(config, &mut |span, found| {
             *waiting -= usize::from(found != Verdict::Made);
-            match found {
-                Verdict::Made => sink(span),
-                Verdict::Kept(claim) => sink(kept(span, claim)),
-                Verdict::Named(named) => {
-                    stats.inferred += 1;
-                    sink(with_cause(span, named));
-                }
-                Verdict::Found(f) if f.confidence >= config.min_confidence => {
-                    stats.inferred += 1;
-                    sink(solved(span, f));
-                }
-                Verdict::Found(f) => {
-                    stats.open += 1;
-                    sink(with_candidates(unsolved(span), f));
-                }
-                Verdict::Open => {
-                    stats.open += 1;
-                    sink(unsolved(span));
-                }
-            }
+            gathered.give(found.written(span, config.min_confidence, stats), sink);
         });
         true
     }
@@ -301,93 +292,7 @@ impl Solver {
     }
 }
 
-/// The request that probably made a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Found {
-    request: timeline::Request,
-    confidence: f32,
-    others: [Option<(SpanId, f32)>; OTHERS],
-}
-
-/// The exchange of the request that made a call, and how that is known.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Named {
-    exchange: u64,
-    evidence: Evidence,
-    confidence: f64,
-    /// The span of the request, where others may have the same exchange.
-    span: Option<SpanId>,
-}
-
-/// The outcome for a span that waited.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Verdict {
-    /// The cause that the kernel claims is kept; of a hand-over it is known how often such claims are right.
-    Kept(Option<Named>),
-    Found(Found),
-    /// A fact names the request.
-    Named(Named),
-    /// No request is likely enough.
-    Open,
-    /// The span did not wait: it is new.
-    Made,
-}
-
 /// Whether nothing has to be inferred: the cause is known, or the message itself names its parent.
 fn is_certain(span: &Span) -> bool {
     (span.cause.is_some() && span.cause_evidence != Some(Evidence::Inferred)) || span.parent_span_id.is_some()
-}
-
-fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
-    let own = Arc::make_mut(&mut span);
-    // What confirms the kernel's opinion leaves its evidence.
-    if !(opinions::is_opinion(own) && own.cause.is_some_and(|claimed| found.request.owns(claimed))) {
-        (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
-    }
-    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
-    if found.request.is_shared {
-        own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(found.request.span.to_string().into())));
-    }
-    span
-}
-
-fn kept(span: Arc<Span>, claim: Option<Named>) -> Arc<Span> {
-    match claim {
-        Some(claim) => with_cause(span, claim),
-        None => span,
-    }
-}
-
-/// What confirms the kernel's claim leaves its evidence.
-fn with_cause(mut span: Arc<Span>, named: Named) -> Arc<Span> {
-    let own = Arc::make_mut(&mut span);
-    if own.cause != Some(named.exchange) {
-        (own.cause, own.cause_evidence) = (Some(named.exchange), Some(named.evidence));
-    }
-    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(named.confidence)));
-    if let Some(request) = named.span {
-        own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(request.to_string().into())));
-    }
-    span
-}
-
-/// Removes a guess that is not likely enough, or a claim of a failed trial; an unknown cause has no evidence.
-fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
-    if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) || opinions::is_opinion(&span) {
-        let own = Arc::make_mut(&mut span);
-        (own.cause, own.cause_evidence) = (None, None);
-    }
-    span
-}
-
-/// Says which requests may have made a call that has no parent.
-fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
-    let all = std::iter::once((found.request.span, found.confidence)).chain(found.others.into_iter().flatten());
-    let mut likely: Vec<_> = all.filter(|(_, confidence)| *confidence >= LEAST_CANDIDATE).collect();
-    likely.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let words: Vec<_> = likely.iter().map(|(request, confidence)| format!("{request}:{confidence:.2}")).collect();
-    if !words.is_empty() {
-        Arc::make_mut(&mut span).attrs.push((Cow::Borrowed(CANDIDATES), Value::Str(words.join(" ").into())));
-    }
-    span
 }

@@ -44,6 +44,11 @@ struct Record {
     cause: u64,
     /// First start and last end of its calls, and the thread of the first.
     worked: Option<(u64, u64, u32)>,
+    /// Its calls, and the class of its topic.
+    calls: u32,
+    class: u64,
+    /// More records follow it in its fetch, of which nothing was seen: the fetch was longer than what is captured.
+    is_cut: bool,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +67,9 @@ pub(super) struct Records {
     waiting: FxHashMap<u64, Arc<Span>>,
     /// The records whose spans are not complete.
     open: Vec<u64>,
+    /// By class, most calls of a record; and the last record after which some were not seen.
+    most: FxHashMap<u64, u32>,
+    last_cut: u64,
     number: u64,
     signatures: Signatures,
 }
@@ -99,7 +107,8 @@ impl Records {
                 let cause = by_message(exchange, place, offset);
                 let (topic, partition, fetch) = (part.topic.into(), part.partition.into(), fetch.clone());
                 self.numbers.insert((place, offset), self.number);
-                let record = Record { fetch, topic, partition, place, offset, cause, worked: None };
+                let (calls, worked, is_cut) = (0, None, false);
+                let record = Record { fetch, topic, partition, place, offset, cause, worked, calls, class, is_cut };
                 self.records.insert(self.number, record);
                 self.align.add_unit(Unit {
                     class,
@@ -111,6 +120,11 @@ impl Records {
             }
         }
         if brought {
+            let is_whole = fetch.attrs.iter().any(|(key, _)| key == "messaging.batch.message_count");
+            if let Some(last) = self.records.get_mut(&self.number).filter(|_| !is_whole) {
+                last.is_cut = true;
+                self.last_cut = self.number;
+            }
             if self.sockets.len() >= MAX_SOCKETS {
                 self.sockets.clear();
             }
@@ -206,7 +220,12 @@ impl Records {
         let (over, open): (Vec<u64>, Vec<u64>) = all.into_iter().partition(is_over);
         self.open = open;
         for name in over {
-            if let Some(record) = self.records.get(&name).and_then(span_of) {
+            let Some(record) = self.records.get(&name) else { continue };
+            if name > self.last_cut {
+                let most = self.most.entry(record.class).or_default();
+                *most = record.calls.max(*most);
+            }
+            if let Some(record) = span_of(record) {
                 out(Arc::new(record), Verdict::Made);
             }
         }
@@ -221,6 +240,12 @@ impl Records {
 
     fn named(&mut self, span: &Span, name: u64, confidence: f64) -> Option<Named> {
         let record = self.records.get_mut(&name)?;
+        // What is too much for the records that were seen was for one of those that were not.
+        let most = self.most.get(&record.class).copied().or(record.is_cut.then_some(1));
+        if name <= self.last_cut && most.is_some_and(|most| record.calls >= most) {
+            return None;
+        }
+        record.calls += 1;
         let (start_ns, end_ns, tid) = record.worked.unwrap_or((span.start_ns, span.end_ns, span.tid));
         record.worked = Some((start_ns.min(span.start_ns), end_ns.max(span.end_ns), tid));
         if !self.open.contains(&name) {

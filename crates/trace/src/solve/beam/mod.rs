@@ -89,8 +89,9 @@ pub(super) struct Beam {
     named: FxHashMap<u32, Request>,
     /// Calls for which only one request was possible.
     confirmed: Vec<u32>,
-    /// Number of events so far.
+    /// Number of events so far, and the time of the last one, ns.
     event: u32,
+    at_ns: u64,
     connections: FxHashMap<u64, Connection>,
     /// Of each thread: its activation, and whether it has sent something in it.
     activations: FxHashMap<u32, (u32, bool)>,
@@ -115,6 +116,7 @@ impl Default for Beam {
             named: FxHashMap::default(),
             confirmed: Vec::new(),
             event: 0,
+            at_ns: 0,
             connections: FxHashMap::default(),
             activations: FxHashMap::default(),
             likelihood: 0.0,
@@ -149,6 +151,11 @@ impl Beam {
     pub(super) fn run(&mut self, events: &[Event], model: &Model, effort: Effort, out: &mut Vec<Decision>) {
         for event in events {
             self.event = self.event.wrapping_add(1);
+            let at_ns = event.at_ns();
+            if self.at_ns > 0 {
+                self.calibration.passed(at_ns.saturating_sub(self.at_ns), self.open.is_empty());
+            }
+            self.at_ns = self.at_ns.max(at_ns);
             match *event {
                 Event::Read(r) => self.read(r),
                 Event::Replied(c) => {
@@ -281,6 +288,7 @@ impl Beam {
     fn split(&mut self, c: &Call, hint: Option<Hint>, may: &dyn Fn(&Request) -> bool, model: &Model, effort: Effort) {
         let fits = |r: &&Request| could_make(r, c) && may(r);
         let of = self.open.iter().filter(fits).count() + 1;
+        self.calibration.met(c.class, of == 1);
         let named = |slot: Option<usize>| {
             hint.map_or(0.0, |h| model.hint(h.opinion, slot.is_some_and(|s| self.open[s].owns(h.exchange)), of))
         };

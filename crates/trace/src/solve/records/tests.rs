@@ -16,6 +16,7 @@ fn fetch(exchange: u64, topic: usize, first: i64, last: i64, at_ns: u64) -> Arc<
         .attr("messaging.destination.partition.id", "0")
         .attr("kafka.offset", first)
         .attr("wirespan.kafka.last_offset", last)
+        .attr("messaging.batch.message_count", last - first + 1)
         .build();
     Arc::new(span)
 }
@@ -94,4 +95,27 @@ fn what_was_fetched_before_is_no_new_record() {
     assert_eq!(offsets, [0, 1, 2, 3, 4, 5]);
     records.add(&fetch(1 << 24 | 3, 0, 0, 1, MS));
     assert_eq!(records.records.len(), 8, "the consumer goes back");
+}
+
+#[test]
+fn what_follows_the_last_record_that_was_seen_is_for_others() {
+    let mut records = Records::default();
+    consumer(&mut records);
+    // The next fetch was captured as far as its second record. Its consumer works on ten.
+    let start_ns = 100_000 * MS;
+    let cut = fetch(9 << 24 | 1, 1, 500, 501, start_ns);
+    let is_count = |(key, _): &(std::borrow::Cow<'static, str>, Value)| key == "messaging.batch.message_count";
+    let attrs = cut.attrs.iter().filter(|attr| !is_count(attr)).cloned().collect();
+    records.add(&Arc::new(Span { attrs, ..Span::clone(&cut) }));
+    records.solve(start_ns - MS, 0.5, &mut |_, _| {});
+    for n in 0..10 {
+        records.add_call(call(5_000 + n, "/bill", start_ns + (2 + 2 * n) * MS, 9 << 24 | 1));
+    }
+    let mut named = Vec::new();
+    records.solve(u64::MAX, 0.5, &mut |span, verdict| {
+        if span.id.0 >= 5_000 && span.id.0 < 5_010 && matches!(verdict, Verdict::Named(_)) {
+            named.push(span.id.0);
+        }
+    });
+    assert!(named.len() <= 2, "{named:?}");
 }

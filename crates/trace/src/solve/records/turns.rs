@@ -27,6 +27,8 @@ struct Commit {
     at_ns: u64,
     record: Name,
     topic: u64,
+    /// It is for several records, and names the last of them.
+    is_for_several: bool,
 }
 
 /// A call that may have been made for a record.
@@ -69,7 +71,7 @@ impl Turns {
             self.commits.pop_front();
         }
         let at = self.commits.partition_point(|c| c.at_ns <= at_ns);
-        self.commits.insert(at, Commit { at_ns, record: (place, next - 1), topic });
+        self.commits.insert(at, Commit { at_ns, record: (place, next - 1), topic, is_for_several: moved > 1 });
     }
 
     /// A call that may have been made for a record.
@@ -119,10 +121,13 @@ impl Turns {
     }
 
     /// The record of a call that began at that time. `None` if its commit was before all that is remembered, or is
-    /// still to come.
+    /// still to come, or if several records were worked on between two commits.
     pub(super) fn at(&self, at_ns: u64, lead: bool) -> Option<Name> {
         let next = self.commits.partition_point(|c| c.at_ns <= at_ns);
         let at = if lead { next.checked_sub(1)? } else { next };
+        if self.commits.get(next).is_some_and(|c| c.is_for_several) {
+            return None;
+        }
         self.commits.get(at).map(|c| c.record)
     }
 }
@@ -183,6 +188,21 @@ mod tests {
             for (at, record) in calls {
                 assert_eq!(turns.at(at, leads), Some(record), "{leads}");
             }
+        }
+    }
+
+    #[test]
+    fn what_lies_between_commits_of_many_records_is_told_of_none() {
+        for leads in [true, false] {
+            let mut turns = Turns::default();
+            work(&mut turns, leads, 1);
+            assert!(turns.at(1_000 + 15, leads).is_some());
+            let (last, next) = (1_000_000, 1_000_100);
+            turns.commit(last, 0, 41, Some(0), 0);
+            turns.commit(next, 0, 61, Some(0), 0);
+            turns.commit(next + 100, 0, 62, Some(0), 0);
+            assert_eq!(turns.at(last + 50, leads), None, "twenty records");
+            assert_eq!(turns.at(next + 50, leads), Some((0, if leads { 60 } else { 61 })));
         }
     }
 

@@ -1,0 +1,124 @@
+//! What is said of a span in the end, and how it is written into the span.
+
+use super::beam::OTHERS;
+use super::timeline::Request;
+use super::{opinions, trial, SolverStats, CANDIDATES, CONFIDENCE};
+use std::borrow::Cow;
+use std::sync::Arc;
+use wirespan_model::attr::CAUSE_SPAN;
+use wirespan_model::{Evidence, Span, SpanId, Value};
+
+/// Requests below this probability are no candidates.
+const LEAST_CANDIDATE: f32 = 0.05;
+
+/// The request that probably made a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) request: Request,
+    pub(super) confidence: f32,
+    pub(super) others: [Option<(SpanId, f32)>; OTHERS],
+}
+
+/// The exchange of the request that made a call, and how that is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Named {
+    pub(super) exchange: u64,
+    pub(super) evidence: Evidence,
+    pub(super) confidence: f64,
+    /// The span of the request, where others may have the same exchange.
+    pub(super) span: Option<SpanId>,
+}
+
+/// The outcome for a span that waited.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// The cause that the kernel claims is kept; of a hand-over it is known how often such claims are right.
+    Kept(Option<Named>),
+    Found(Found),
+    /// A fact names the request.
+    Named(Named),
+    /// No request is likely enough.
+    Open,
+    /// The span did not wait: it is new.
+    Made,
+}
+
+impl Verdict {
+    /// The span as it goes on, if a link needs so much confidence.
+    pub(super) fn written(self, span: Arc<Span>, least: f32, stats: &mut SolverStats) -> Arc<Span> {
+        match self {
+            Verdict::Made => span,
+            Verdict::Kept(claim) => kept(span, claim),
+            Verdict::Named(named) => {
+                stats.inferred += 1;
+                with_cause(span, named)
+            }
+            Verdict::Found(f) if f.confidence >= least => {
+                stats.inferred += 1;
+                solved(span, f)
+            }
+            Verdict::Found(f) => {
+                stats.open += 1;
+                with_candidates(unsolved(span), f)
+            }
+            Verdict::Open => {
+                stats.open += 1;
+                unsolved(span)
+            }
+        }
+    }
+}
+
+fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
+    let own = Arc::make_mut(&mut span);
+    // What confirms the kernel's opinion leaves its evidence.
+    if !(opinions::is_opinion(own) && own.cause.is_some_and(|claimed| found.request.owns(claimed))) {
+        (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
+    }
+    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
+    if found.request.is_shared {
+        own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(found.request.span.to_string().into())));
+    }
+    span
+}
+
+pub(super) fn kept(span: Arc<Span>, claim: Option<Named>) -> Arc<Span> {
+    match claim {
+        Some(claim) => with_cause(span, claim),
+        None => span,
+    }
+}
+
+/// What confirms the kernel's claim leaves its evidence.
+fn with_cause(mut span: Arc<Span>, named: Named) -> Arc<Span> {
+    let own = Arc::make_mut(&mut span);
+    if own.cause != Some(named.exchange) {
+        (own.cause, own.cause_evidence) = (Some(named.exchange), Some(named.evidence));
+    }
+    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(named.confidence)));
+    if let Some(request) = named.span {
+        own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(request.to_string().into())));
+    }
+    span
+}
+
+/// Removes a guess that is not likely enough, or a claim of a failed trial; an unknown cause has no evidence.
+fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
+    if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) || opinions::is_opinion(&span) {
+        let own = Arc::make_mut(&mut span);
+        (own.cause, own.cause_evidence) = (None, None);
+    }
+    span
+}
+
+/// Says which requests may have made a call that has no parent.
+fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
+    let all = std::iter::once((found.request.span, found.confidence)).chain(found.others.into_iter().flatten());
+    let mut likely: Vec<_> = all.filter(|(_, confidence)| *confidence >= LEAST_CANDIDATE).collect();
+    likely.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let words: Vec<_> = likely.iter().map(|(request, confidence)| format!("{request}:{confidence:.2}")).collect();
+    if !words.is_empty() {
+        Arc::make_mut(&mut span).attrs.push((Cow::Borrowed(CANDIDATES), Value::Str(words.join(" ").into())));
+    }
+    span
+}
