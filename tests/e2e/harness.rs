@@ -151,7 +151,8 @@ fn attributes(list: &Value) -> BTreeMap<String, String> {
 pub(crate) fn otlp(path: &Path) -> Vec<Span> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut spans = Vec::new();
-    for line in text.lines() {
+    // The last line may not be whole yet.
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
         let request: Value = serde_json::from_str(line).unwrap();
         for group in request["resourceSpans"].as_array().unwrap() {
             for s in group["scopeSpans"].as_array().unwrap().iter().flat_map(|s| s["spans"].as_array().unwrap()) {

@@ -24,6 +24,7 @@ mod hop_ways;
 mod hops;
 mod housekeeping;
 mod io_uring;
+mod java_stacks;
 mod javascript;
 mod map;
 mod masks;

@@ -14,6 +14,7 @@ mod node;
 mod python;
 mod tokio;
 
+pub(crate) use java::functions as hotspot;
 pub(crate) use node::functions as v8;
 pub(crate) use python::functions::Functions;
 

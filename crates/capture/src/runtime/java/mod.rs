@@ -9,6 +9,7 @@
 //! (before Java 19) is followed as well, because its workers run tasks, too.
 
 pub(super) mod agent;
+pub(crate) mod functions;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ use crate::wire::contract::{AllocationsKey, JavaFacts, WS_MARK_CHUNKS, WS_VIRTUA
 use libbpf_rs::MapCore as _;
 use std::collections::BTreeSet;
 
-use table::{Fields, BUFFER, HEAP, STUBS, SYMBOLS};
+use table::{Fields, BUFFER, HEAP, STUBS, SYMBOLS, THREADS};
 
 const MAX_THREADS: u64 = 4096;
 /// Greatest and least number of threads from which offsets are learnt.
@@ -114,7 +115,7 @@ struct Seen {
 }
 
 fn learn(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<JavaFacts> {
-    let fields = Fields::read(memory, symbols)?;
+    let fields = Fields::read(memory, symbols, &THREADS)?;
     let mut machine = JavaFacts {
         os_thread: fields.offset("Thread", "_osthread").or_else(|| fields.offset("JavaThread", "_osthread"))?,
         handle: fields.offset("OSThread", "_pthread_id")?,

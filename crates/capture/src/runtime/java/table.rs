@@ -17,7 +17,7 @@ const MAX_ENTRIES: u64 = 8192;
 pub(super) const MAX_NAME: usize = 64;
 
 /// A C string; empty if it is too long.
-fn text_at(memory: &impl Memory, at: u64) -> Option<String> {
+pub(super) fn text_at(memory: &impl Memory, at: u64) -> Option<String> {
     let mut bytes = [0; MAX_NAME];
     memory.read(at, &mut bytes)?;
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(0);
@@ -28,9 +28,8 @@ fn text_at(memory: &impl Memory, at: u64) -> Option<String> {
 pub(super) struct Fields(HashMap<(String, String), (u64, u64)>);
 
 impl Fields {
-    pub(super) fn read(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<Self> {
-        const OF: [&str; 9] =
-            ["ThreadsSMRSupport", "ThreadsList", "Thread", "JavaThread", "OSThread", "Universe", HEAP, BUFFER, STUBS];
+    /// The fields of these types.
+    pub(super) fn read(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()], of: &[&str]) -> Option<Self> {
         let [mut at, kind, field, offset, address, stride] =
             symbols.iter().map(|s| memory.word(*s)).collect::<Option<Vec<_>>>()?.try_into().ok()?;
         // The machine fills these in while it is loaded, so they may not be set yet.
@@ -48,7 +47,7 @@ impl Fields {
                 Some(name) => name.clone(),
                 None => {
                     let text = text_at(memory, named)?;
-                    let wanted = OF.contains(&text.as_str()).then_some(text);
+                    let wanted = of.contains(&text.as_str()).then_some(text);
                     names.insert(named, wanted.clone());
                     wanted
                 }
@@ -75,6 +74,9 @@ impl Fields {
     }
 }
 
+/// Types whose fields say where threads and their tasks are.
+pub(super) const THREADS: [&str; 9] =
+    ["ThreadsSMRSupport", "ThreadsList", "Thread", "JavaThread", "OSThread", "Universe", HEAP, BUFFER, STUBS];
 pub(super) const HEAP: &str = "CollectedHeap";
 pub(super) const BUFFER: &str = "ThreadLocalAllocBuffer";
 pub(super) const STUBS: &str = "StubRoutines";

@@ -73,21 +73,22 @@ pub(super) fn with_interpreted(
     native
 }
 
-/// Functions of JavaScript take the place of the code that V8 has made of them, or that runs them. `functions` have
-/// their places in the stack. A function of C++ whose registers look like such a frame keeps its own name.
-pub(super) fn with_javascript(native: &mut Vec<Vec<Frame>>, functions: &[(usize, Frame)]) {
+/// Functions of JavaScript or Java take the place of the code that the machine has made of them, or that runs them.
+/// `functions` have their places in the stack. A function of C++ whose registers look like such a frame keeps its own
+/// name.
+pub(super) fn with_made(native: &mut Vec<Vec<Frame>>, functions: &[(usize, Vec<Frame>)]) {
     let is_made = |place: &[Frame]| {
         place.iter().all(|frame| {
             frame.function.is_empty() || frame.function.starts_with("Builtins_") || frame.module.is_empty()
         })
     };
-    for (at, function) in functions {
+    for (at, own) in functions {
         // What has no name at the end of a stack was left out.
         while native.len() <= *at {
             native.push(vec![Frame::default()]);
         }
         if let Some(place) = native.get_mut(*at).filter(|place| is_made(place)) {
-            *place = vec![function.clone()];
+            place.clone_from(own);
         }
     }
 }
@@ -150,8 +151,8 @@ mod tests {
             vec![frame("", "")],
             vec![frame("node::Start", "node")],
         ];
-        let functions: Vec<(usize, Frame)> = (0..6).map(|at| (at, frame(&at.to_string(), ""))).collect();
-        with_javascript(&mut native, &functions);
+        let functions: Vec<_> = (0..6).map(|at| (at, vec![frame(&at.to_string(), "")])).collect();
+        with_made(&mut native, &functions);
         let names: Vec<String> = native.concat().iter().map(|f| f.function.to_string()).collect();
         assert_eq!(names, ["uv_sleep", "1", "2", "node::Start", "4", "5"]);
     }

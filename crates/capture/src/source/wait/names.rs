@@ -1,7 +1,7 @@
 //! Names of the functions of a stack. A thread of its own looks them up: to read the symbols of a large program takes
 //! longer than the thread that reads the kernel's records may stand still.
 
-use super::frames::{base_name, cut_kernel, from_perf_map, with_interpreted, with_javascript};
+use super::frames::{base_name, cut_kernel, from_perf_map, with_interpreted, with_made};
 use super::stacks::Taken;
 use super::unwind::Later;
 use crate::runtime::Functions;
@@ -33,8 +33,8 @@ pub(super) struct Asked {
     pub(super) interpreted: Vec<u64>,
     /// `user` was followed by the tables of the program: each address is of code.
     pub(super) is_followed: bool,
-    /// Functions of JavaScript, with their places in `user`.
-    pub(super) functions: Vec<(usize, Frame)>,
+    /// Functions of JavaScript or Java, with their places in `user`.
+    pub(super) functions: Vec<(usize, Vec<Frame>)>,
 }
 
 impl Taken {
@@ -134,7 +134,7 @@ impl Namer {
             return Arc::clone(known);
         }
         let mut user = self.frames(&Source::Process(Process::new(asked.pid.into())), &asked.user, counts);
-        with_javascript(&mut user, &asked.functions);
+        with_made(&mut user, &asked.functions);
         if let Some(functions) = functions.filter(|_| !asked.interpreted.is_empty()) {
             user = with_interpreted(user, functions.name(asked.pid, &asked.interpreted), asked.is_followed);
         }

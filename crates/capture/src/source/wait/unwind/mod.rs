@@ -7,6 +7,7 @@ mod tables;
 
 pub(super) use copies::{Copies, Memory};
 
+use crate::runtime::hotspot::{Address, Caller, Registers};
 use crate::wire::contract::StackCopy;
 use framehop::{CacheNative, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder as _};
 use process::{Files, Process};
@@ -46,8 +47,20 @@ pub(super) struct Followed {
     /// As elsewhere, the first address is of an instruction, the others are return addresses. Empty if the copy led
     /// nowhere.
     pub(super) stack: Vec<u64>,
-    /// Functions of JavaScript, with their places in `stack`.
-    pub(super) functions: Vec<(usize, Frame)>,
+    /// Functions of JavaScript or Java, innermost first, with their places in `stack`.
+    pub(super) functions: Vec<(usize, Vec<Frame>)>,
+}
+
+impl Followed {
+    /// What the next address of the stack is.
+    fn address(&self, at: FrameAddress) -> Address {
+        let is_last = |(place, _): &(usize, Vec<Frame>)| place + 1 == self.stack.len();
+        match at {
+            FrameAddress::InstructionPointer(_) => Address::Runs,
+            FrameAddress::ReturnAddress(_) if self.functions.last().is_some_and(is_last) => Address::CalledMade,
+            FrameAddress::ReturnAddress(_) => Address::CalledLibrary,
+        }
+    }
 }
 
 type Cell = Arc<OnceLock<Followed>>;
@@ -177,7 +190,7 @@ impl Callers {
             }
         }
         let is_whole = matches!(end, End::Whole);
-        if !is_whole {
+        if !matches!(end, End::Whole | End::Away) {
             go_on(&mut followed.stack, &job.by_pointers);
         }
         (followed, is_whole)
@@ -214,8 +227,24 @@ impl Callers {
             if !process.has_code(at.address_for_lookup()) {
                 return (followed, End::NoCode(at.address_for_lookup()));
             }
+            let address = followed.address(at);
+            if let Some(made) = process.java(registers_at(at, &registers), address, |at| job.memory.word(at)) {
+                followed.functions.push((followed.stack.len(), made.functions));
+                followed.stack.push(at.address());
+                match made.caller {
+                    Caller::At(before) => {
+                        registers = registers_of(before);
+                        let Some(caller) = FrameAddress::from_return_address(before.ip) else { break };
+                        at = caller;
+                        continue;
+                    }
+                    Caller::Outermost => return (followed, End::Whole),
+                    Caller::Away => return (followed, End::Away),
+                    Caller::Unknown => break,
+                }
+            }
             let function = process.function(frame_pointer(&registers), |at| job.memory.word(at));
-            followed.functions.extend(function.map(|function| (followed.stack.len(), function)));
+            followed.functions.extend(function.map(|function| (followed.stack.len(), vec![function])));
             followed.stack.push(at.address());
             let interrupted = process.interrupted(at.address(), &registers, |at| job.memory.word(at));
             if let Some((ip, before)) = interrupted {
@@ -242,6 +271,8 @@ enum End {
     Whole,
     /// At this address, where no code is mapped.
     NoCode(u64),
+    /// The other functions are not on the stack now.
+    Away,
     /// Neither tables nor frame pointers lead to a caller, or the copy ends.
     Lost,
 }
@@ -254,6 +285,21 @@ fn frame_pointer(registers: &UnwindRegsNative) -> u64 {
 #[cfg(target_arch = "aarch64")]
 fn frame_pointer(registers: &UnwindRegsNative) -> u64 {
     registers.fp()
+}
+
+/// The registers at an address of a stack.
+fn registers_at(at: FrameAddress, registers: &UnwindRegsNative) -> Registers {
+    Registers { ip: at.address(), sp: registers.sp(), fp: frame_pointer(registers) }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers_of(at: Registers) -> UnwindRegsNative {
+    UnwindRegsNative::new(at.ip, at.sp, at.fp)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers_of(at: Registers) -> UnwindRegsNative {
+    UnwindRegsNative::new(at.ip, at.sp, at.fp)
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -2,7 +2,7 @@
 
 use super::tables::Tables;
 use crate::memory::{self, Memory as _};
-use crate::runtime::v8::{Functions, Layout};
+use crate::runtime::{hotspot, v8};
 use crate::uprobe::elf;
 use crate::uprobe::maps::FileId;
 use framehop::{MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder as _, UnwinderNative};
@@ -26,6 +26,9 @@ const MOST_RETURNS: usize = 65_536;
 /// Most mappings of code that are looked at.
 const MOST_MAPPINGS: usize = 8_192;
 
+/// Ends of the names of libraries that are a Java machine: HotSpot, and OpenJ9, which is not read.
+const JAVA: [&str; 2] = ["/libjvm.so", "/libj9vm29.so"];
+
 pub(super) type Unwinder = UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>;
 
 /// What is known of a file with code.
@@ -33,7 +36,9 @@ pub(super) type Unwinder = UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>;
 struct Code {
     tables: Tables,
     /// Where V8 has its functions, if the file holds it.
-    layout: Option<Arc<Layout>>,
+    v8: Option<Arc<v8::Layout>>,
+    /// What says where Java's machine has them, if it is its library.
+    java: Option<Arc<hotspot::Library>>,
 }
 
 /// Files that were read; `None` if one is not ELF.
@@ -46,7 +51,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    fn of(&mut self, path: &Path) -> Option<Code> {
+    /// `name`: of the file, as the process sees it.
+    fn of(&mut self, path: &Path, name: &str) -> Option<Code> {
         let id = FileId::of(path)?;
         if let Some(known) = self.known.get(&id) {
             return known.clone();
@@ -56,7 +62,14 @@ impl Files {
             self.bytes = 0;
         }
         let tables = File::open(path).ok().and_then(|file| Tables::read(&ReadCache::new(file)));
-        let code = tables.map(|tables| Code { tables, layout: elf::with(path, Layout::of).map(Arc::new) });
+        let machines = || elf::with(path, |image| Some((v8::Layout::of(image), hotspot::Library::of(image))));
+        let code = tables.map(|tables| {
+            let (v8, java) = machines().unwrap_or_default();
+            if java.is_none() && JAVA.iter().any(|library| name.ends_with(library)) {
+                tracing::warn!(name, "functions of Java have no names: this machine does not describe itself");
+            }
+            Code { tables, v8: v8.map(Arc::new), java: java.map(Arc::new) }
+        });
         self.bytes += code.as_ref().map_or(0, |code| code.tables.size());
         self.known.insert(id, code.clone());
         code
@@ -65,7 +78,7 @@ impl Files {
     fn vdso(&mut self, pid: u32, at: &Range<u64>) -> Option<Code> {
         if self.vdso.is_none() {
             let image = memory::of(pid).ok()?.bytes(at.start, usize::try_from(at.end - at.start).ok()?)?;
-            self.vdso = Tables::read(&*image).map(|tables| Code { tables, layout: None });
+            self.vdso = Tables::read(&*image).map(|tables| Code { tables, v8: None, java: None });
         }
         self.vdso.clone()
     }
@@ -113,7 +126,7 @@ impl Mapping {
             std::fs::metadata(path).is_ok_and(|file| file.ino() == self.inode)
         };
         let path = if mapped.exists() { Some(mapped) } else { Some(named).filter(is_same) };
-        files.of(&path?)
+        files.of(&path?, &self.name)
     }
 }
 
@@ -130,8 +143,9 @@ pub(super) struct Process {
     memory: File,
     /// Whether an address is that to which handlers of signals return.
     returns: FxHashMap<u64, bool>,
-    /// Its functions of JavaScript, if it has V8.
-    functions: Option<Functions<File>>,
+    /// Its functions of JavaScript, if it has V8, and those of Java, if it has its machine.
+    javascript: Option<v8::Functions<File>>,
+    java: Option<hotspot::Functions<File>>,
     read: Instant,
 }
 
@@ -139,18 +153,22 @@ impl Process {
     /// Reads what a process has mapped; `None` if it has ended.
     pub(super) fn read(pid: u32, files: &mut Files) -> Option<Process> {
         let mappings = code_of(pid)?;
-        let (mut unwinder, mut layout) = (Unwinder::new(), None);
+        let (mut unwinder, mut layout, mut library) = (Unwinder::new(), None, None);
         for mapping in &mappings {
-            if let Some(Code { tables, layout: own }) = mapping.code(pid, files) {
+            if let Some(Code { tables, v8, java }) = mapping.code(pid, files) {
                 if let Some(base) = tables.bias(mapping.at.start, mapping.offset) {
+                    library = library.or(java.map(|java| (java, base)));
                     unwinder.add_module(Module::new(String::new(), mapping.at.clone(), base, tables.sections()));
                 }
-                layout = layout.or(own);
+                layout = layout.or(v8);
             }
         }
         let memory = memory::of(pid).ok()?;
-        let functions = layout.and_then(|layout| Some(Functions::new(memory.try_clone().ok()?, layout)));
-        Some(Process { unwinder, mappings, memory, returns: FxHashMap::default(), functions, read: Instant::now() })
+        let own = || memory.try_clone().ok();
+        let javascript = layout.and_then(|layout| Some(v8::Functions::new(own()?, layout)));
+        let java = library.and_then(|(library, bias)| Some(hotspot::Functions::new(own()?, library, bias)));
+        let (returns, read) = (FxHashMap::default(), Instant::now());
+        Some(Process { unwinder, mappings, memory, returns, javascript, java, read })
     }
 
     /// Whether code is mapped at this address.
@@ -161,7 +179,17 @@ impl Process {
 
     /// The function of JavaScript that has a frame here; `word` reads the stack.
     pub(super) fn function(&mut self, frame_pointer: u64, word: impl Fn(u64) -> Option<u64>) -> Option<Frame> {
-        self.functions.as_mut()?.of_frame(frame_pointer, word)
+        self.javascript.as_mut()?.of_frame(frame_pointer, word)
+    }
+
+    /// What is at these registers, if it is code that Java's machine has made; `word` reads the stack.
+    pub(super) fn java(
+        &mut self,
+        at: hotspot::Registers,
+        address: hotspot::Address,
+        word: impl Fn(u64) -> Option<u64>,
+    ) -> Option<hotspot::Made> {
+        self.java.as_mut()?.step(at, address, word)
     }
 
     /// The instruction at which a signal came, with the registers there, if the code at this address is that to which
