@@ -12,6 +12,8 @@ struct Attempt {
     steps: Vec<Step>,
     start_ns: u64,
     seq: u32,
+    /// The place of its first byte.
+    start: u64,
     len: u32,
     dropped: Option<Dropped>,
     used: Vec<(usize, Key)>,
@@ -19,8 +21,8 @@ struct Attempt {
 
 impl Attempt {
     fn new(hop: usize, key: Key, of: &Hop, seen: &Seen) -> Self {
-        let (start_ns, seq, len) = (seen.time_ns, seen.seq, seen.len);
-        Attempt { steps: vec![of.step(seen)], start_ns, seq, len, dropped: None, used: vec![(hop, key)] }
+        let (start_ns, seq, start, len) = (seen.time_ns, seen.seq, seen.interval.start, seen.len);
+        Attempt { steps: vec![of.step(seen)], start_ns, seq, start, len, dropped: None, used: vec![(hop, key)] }
     }
 
     /// Whether it may have been at a place at this time.
@@ -82,7 +84,7 @@ pub(crate) fn of_byte(flow: &Flow, byte: u64) -> Told {
         first.steps.splice(0..0, last.map(|(hop, s)| hop.step(s)));
     }
     arrive(&mut attempts, flow, byte, at(Point::Copied));
-    tell(attempts)
+    tell(attempts, flow.is_stream(), byte)
 }
 
 /// The kernel's number for a drop without a reason (`SKB_DROP_REASON_NOT_SPECIFIED`).
@@ -105,6 +107,7 @@ fn drop_one(attempts: &mut Vec<Attempt>, sent: usize, n: usize, hop: &Hop, key: 
             steps: Vec::new(),
             start_ns: s.time_ns,
             seq: s.seq,
+            start: s.interval.start,
             len: s.len,
             dropped: Some(dropped),
             used: vec![(n, key)],
@@ -166,7 +169,7 @@ fn arrive<'a>(attempts: &mut [Attempt], flow: &Flow, byte: u64, copied: impl Ite
     }
 }
 
-fn tell(attempts: Vec<Attempt>) -> Told {
+fn tell(attempts: Vec<Attempt>, is_stream: bool, byte: u64) -> Told {
     let starts: Vec<u64> = attempts.iter().map(|a| a.start_ns).collect();
     let mut told = Told { journeys: Vec::new(), used: Vec::new() };
     for (number, mut attempt) in (1u32..).zip(attempts) {
@@ -176,8 +179,9 @@ fn tell(attempts: Vec<Attempt>) -> Told {
             let next = starts.get(number as usize);
             dropped.resent_after_ns = next.and_then(|start| start.checked_sub(dropped.step.time_ns));
         }
-        let Attempt { steps, seq, len, dropped, used, .. } = attempt;
-        told.journeys.push(Journey { route, seq, len, attempt: number, steps, dropped });
+        let Attempt { steps, seq, start, len, dropped, used, .. } = attempt;
+        let stands = if is_stream { u64::from(seq.wrapping_add(byte.wrapping_sub(start) as u32)) } else { byte };
+        told.journeys.push(Journey { route, seq, len, number: stands, attempt: number, steps, dropped });
         told.used.push(used);
     }
     told

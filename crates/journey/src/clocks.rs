@@ -159,6 +159,16 @@ impl Reading {
         self.highs.iter().chain(&self.lows).map(|(at, _)| *at)
     }
 
+    /// By how much their clock gains on ours, as a share of time; within [`MOST_DRIFT`] each way.
+    pub fn drift(&self) -> (f64, f64) {
+        (self.least, self.most)
+    }
+
+    /// Whether there are packets each way, and they contradict each other: a clock was set.
+    pub fn is_contradicted(&self, here_ns: u64) -> bool {
+        !self.highs.is_empty() && !self.lows.is_empty() && self.ahead(here_ns).is_none()
+    }
+
     /// How far their clock is ahead of ours at this time of ours; negative if it is behind. `None` until a packet was
     /// seen each way, or if the packets contradict each other: then a clock was set.
     pub fn ahead(&self, here_ns: u64) -> Option<Bounds> {

@@ -8,7 +8,7 @@
 //! Read in this order: [`position`] (sighting → interval) → [`flow`] (what was seen of one direction of a connection) →
 //! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`], [`Live`]. [`passing`] asks
 //! the joiner what devices saw of one message. [`clocks`] compares the clocks of two hosts, and [`captures`] uses it
-//! for capture files of several places.
+//! for capture files of several places. [`meeting`] joins what several hosts saw of the same packets.
 #![forbid(unsafe_code)]
 
 mod attempts;
@@ -18,6 +18,7 @@ mod flow;
 mod histogram;
 mod joiner;
 mod live;
+pub mod meeting;
 mod passing;
 mod position;
 mod summary;
@@ -89,6 +90,10 @@ pub struct Journey {
     pub seq: u32,
     /// Bytes of payload.
     pub len: u32,
+    /// Of a datagram: a number made of its length and payload, the same on every host. TCP: sequence number of the byte
+    /// that stands for the packet, the last one; if only a part of these bytes was sent again, the last one of that part.
+    #[serde(skip)]
+    pub number: u64,
     /// 1, or more if these bytes were sent before.
     pub attempt: u32,
     /// In the order of time.

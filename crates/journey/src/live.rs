@@ -18,7 +18,7 @@ pub struct Heat {
 
 impl Heat {
     /// Adds a time of a packet that was sent at `at_ns`, Unix ns.
-    fn add(&mut self, at_ns: u64, ns: u64) {
+    pub(crate) fn add(&mut self, at_ns: u64, ns: u64) {
         self.all.add(ns);
         let second = at_ns / SECOND_NS;
         let at = self.seconds.partition_point(|(s, _)| *s < second);

@@ -19,7 +19,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    fn place(&mut self, seq: u32) -> u64 {
+    pub(crate) fn place(&mut self, seq: u32) -> u64 {
         let (last_seq, last) = self.last.unwrap_or((seq, BASE));
         // A sequence number lies less than half the space away from the one before (RFC 9293, 3.4).
         let distance = i64::from(seq.wrapping_sub(last_seq).cast_signed());

@@ -1,0 +1,90 @@
+//! Times from one host to another, each with its bounds.
+
+use crate::clocks::Bounds;
+use crate::live::Heat;
+use std::collections::VecDeque;
+
+/// Quantiles are those of so many packets, the newest.
+const NEWEST: usize = 65_536;
+
+/// A time that lies between two others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Within {
+    /// At least, ns.
+    pub low_ns: u64,
+    /// At most, ns.
+    pub high_ns: u64,
+}
+
+impl Within {
+    /// The middle, and how far the truth may be from it. `None` if the bounds are farther apart than the middle is from
+    /// zero: then nothing is known but the upper bound.
+    pub fn known(&self) -> Option<(u64, u64)> {
+        let width = self.high_ns.saturating_sub(self.low_ns);
+        let middle = self.low_ns + width / 2;
+        (width <= middle).then_some((middle, width.div_ceil(2)))
+    }
+}
+
+/// Times from a place at one host to a place at another.
+#[derive(Clone, Debug, Default)]
+pub struct Between {
+    /// Bounds of the newest packets.
+    newest: VecDeque<Within>,
+    /// The middle of each.
+    heat: Heat,
+    packets: u64,
+    unknown: u64,
+}
+
+impl Between {
+    /// A packet that left the one host and came to the other, each by its own clock.
+    pub(super) fn add(&mut self, left_ns: u64, came_ns: u64, ahead: Option<Bounds>) {
+        self.packets += 1;
+        let Some(ahead) = ahead else {
+            self.unknown += 1;
+            return;
+        };
+        let raw = i128::from(came_ns).wrapping_sub(i128::from(left_ns)) as f64;
+        // No packet arrives before it has left.
+        let [low, high] = [(raw - ahead.high_ns).floor(), (raw - ahead.low_ns).ceil()].map(|ns| ns.max(0.0) as u64);
+        let within = Within { low_ns: low, high_ns: high.max(low) };
+        if self.newest.len() == NEWEST {
+            self.newest.pop_front();
+        }
+        self.newest.push_back(within);
+        self.heat.add(left_ns, low + (within.high_ns - low) / 2);
+    }
+
+    /// Packets that went this way.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Of these, packets of which no time is known, because the clocks could not be compared.
+    pub fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    /// The times, in the middle of their bounds.
+    pub fn heat(&self) -> &Heat {
+        &self.heat
+    }
+
+    /// Quantiles: this share of the newest packets took at most so long.
+    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> Option<[Within; N]> {
+        let last = self.newest.len().checked_sub(1)?;
+        let sorted = |of: fn(&Within) -> u64| {
+            let mut all: Vec<u64> = self.newest.iter().map(of).collect();
+            all.sort_unstable();
+            all
+        };
+        // If each time lies within its bounds, their quantile lies between the quantiles of the bounds.
+        let (lows, highs) = (sorted(|w| w.low_ns), sorted(|w| w.high_ns));
+        Some(shares.map(|share| {
+            let at = (last as f64 * share.clamp(0.0, 1.0)).round() as usize;
+            let of = |all: &[u64]| all.get(at).copied().unwrap_or(0);
+            Within { low_ns: of(&lows), high_ns: of(&highs) }
+        }))
+    }
+}
