@@ -279,7 +279,7 @@ fn names(program: &Program, args: &PacketArgs) -> Result<Names> {
 }
 
 /// The file of a program, which the user may change.
-struct ProgramFile<'a> {
+pub(super) struct ProgramFile<'a> {
     path: &'a Path,
     /// That of the program which runs.
     changed: Option<SystemTime>,
@@ -289,13 +289,13 @@ struct ProgramFile<'a> {
 }
 
 impl<'a> ProgramFile<'a> {
-    fn of(path: &'a Path) -> Self {
+    pub(super) fn of(path: &'a Path) -> Self {
         let changed = changed_at(path);
         ProgramFile { path, changed, last: changed, looked: Instant::now() }
     }
 
     /// Whether there is another program. A file that is just being written is not looked into.
-    fn was_changed(&mut self) -> bool {
+    pub(super) fn was_changed(&mut self) -> bool {
         if self.looked.elapsed() < LOOK_EVERY {
             return false;
         }

@@ -1,6 +1,9 @@
 //! `wirespan packet FILE.yaml --fleet`: the program runs on the agents of a server, and each tells what it sees.
 
+mod between;
+
 use super::client::ClientArgs;
+use super::packet::ProgramFile;
 use super::Format;
 use crate::config::Config;
 use crate::packet::{time, Program};
@@ -38,6 +41,7 @@ pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
     let text = std::fs::read_to_string(wish.program).context("reading the program")?;
     let mut stop = StopSignal::catch()?;
     let order = json!({"program": text, "agents": wish.agents});
+    let mut file = ProgramFile::of(wish.program);
     let mut view = wish.client.post(config, PATH, &order)?;
     let number = view["number"].clone();
     let names: Vec<String> = list(&view["agents"]).map(|agent| shown(&agent["agent"])).collect();
@@ -46,7 +50,15 @@ pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
     let wipes = std::io::stdout().is_terminal() && wish.format == Format::Text;
     let shows = wish.format == Format::Text && (wish.live || wipes);
     let (mut had, mut ending, mut showed, mut heard) = (0, false, Instant::now(), Instant::now());
+    let mut changing = false;
     loop {
+        if file.was_changed() && !ending {
+            match changed(wish, config, &number) {
+                Ok(now) => (view, changing) = (now, true),
+                Err(why) => eprintln!("wirespan: the program goes on as it was: {why:#}"),
+            }
+        }
+        changing = changing && !say_changed(&view);
         let mut out = String::new();
         let first = view["first_line"].as_u64().unwrap_or(had);
         let lines: Vec<&str> = list(&view["lines"]).filter_map(Value::as_str).collect();
@@ -88,6 +100,27 @@ pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
     }
 }
 
+/// Gives the agents the program that the file has now.
+fn changed(wish: &Wish<'_>, config: &Config, number: &Value) -> Result<Value> {
+    Program::read(wish.program)?;
+    let text = std::fs::read_to_string(wish.program).context("reading the program")?;
+    wish.client.post(config, PATH, &json!({"program": text, "change": number}))
+}
+
+/// Says at how many agents the program has changed, once each has said whether it has.
+fn say_changed(view: &Value) -> bool {
+    let running = || list(&view["agents"]).filter(|agent| agent["state"] == "running");
+    let has = |agent: &&Value| agent["view"]["program"] == view["program"];
+    if running().any(|agent| !has(&agent) && agent["why"] == "") {
+        return false;
+    }
+    eprintln!("wirespan: the program has changed at {} agents, without a gap", running().filter(has).count());
+    for agent in running().filter(|agent| !has(agent)) {
+        eprintln!("wirespan: {}: {}", shown(&agent["agent"]), shown(&agent["why"]));
+    }
+    true
+}
+
 fn list(of: &Value) -> impl Iterator<Item = &Value> {
     of.as_array().into_iter().flatten()
 }
@@ -103,7 +136,10 @@ fn number(of: &Value) -> u64 {
 
 /// Whether an agent has told everything.
 fn is_whole(agent: &Value) -> bool {
-    agent["state"] == "ended" && number(&agent["lost_lines"]) == 0 && number(&agent["malformed"]) == 0
+    agent["state"] == "ended"
+        && agent["why"] == ""
+        && number(&agent["lost_lines"]) == 0
+        && number(&agent["malformed"]) == 0
 }
 
 /// A place, as `queue eth0 in web (vxlan)`.
@@ -168,6 +204,7 @@ fn tables(view: &Value, out: &mut String) -> Result<()> {
             n => writeln!(out, "; {n} sent again, {} later", time(number(&row["resent_p50_ns"])))?,
         }
     }
+    between::tables(view, out)?;
     for agent in list(&view["agents"]) {
         let (sightings, packets) = (number(&agent["view"]["sightings"]), number(&agent["view"]["journeys"]));
         let (name, state) = (shown(&agent["agent"]), shown(&agent["state"]));
@@ -200,6 +237,13 @@ fn end(view: &Value, format: Format, out: &mut String) -> Result<()> {
         told["view"] = counts.iter().map(|key| ((*key).to_owned(), view[*key].clone())).collect();
         line("agent", &told)?;
     }
+    for (kind, key) in [("between", "between"), ("clock", "clocks")] {
+        for row in list(&view[key]) {
+            let mut row = row.clone();
+            row["kind"] = kind.into();
+            writeln!(out, "{row}")?;
+        }
+    }
     let complete = list(&view["agents"]).all(is_whole) && number(&view["lost_lines"]) == 0;
     let (lost, ms) = (&view["lost_lines"], &view["elapsed_ms"]);
     writeln!(out, "{}", json!({"kind": "end", "complete": complete, "lost_lines": lost, "elapsed_ms": ms}))?;
@@ -211,7 +255,8 @@ fn say(view: &Value) {
     for agent in list(&view["agents"]) {
         let name = shown(&agent["agent"]);
         match shown(&agent["state"]).as_str() {
-            "ended" => {}
+            "ended" if shown(&agent["why"]).is_empty() => {}
+            "ended" => eprintln!("wirespan: {name}: {}", shown(&agent["why"])),
             "refused" => eprintln!("wirespan: {name} has not run the program: {}", shown(&agent["why"])),
             state => {
                 let s = number(&agent["heard_ms"]) as f64 / 1e3;

@@ -93,7 +93,7 @@ impl Board {
     }
 }
 
-fn place(of: &Place, names: &Names) -> PacketPlace {
+pub(super) fn place(of: &Place, names: &Names) -> PacketPlace {
     PacketPlace {
         point: of.point.as_str().into(),
         device: of.device.to_string(),
@@ -102,7 +102,7 @@ fn place(of: &Place, names: &Names) -> PacketPlace {
     }
 }
 
-fn heat(of: &Heat) -> HeatView {
+pub(super) fn heat(of: &Heat) -> HeatView {
     let all = of.all();
     let second = |(second, of): (u64, &Histogram)| HeatSecond { second, halves: of.halves() };
     HeatView {

@@ -8,11 +8,17 @@
 //! An agent tells something each second. One that tells nothing is shown as silent or gone, with what it told before.
 //! It is waited for until a little after the program's time.
 
+mod called;
+mod met;
+mod order;
+mod stays;
 mod why;
 
+pub(super) use stays::{Gathered, Stays};
 pub(super) use why::ToldWhy;
 
-use super::run::{checked, whose};
+use called::named;
+use met::Met;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +30,7 @@ use why::Waiting;
 use wirespan_ship::link::{AgentStatus, Agents, Answer, AnswerSink, Order};
 use wirespan_view::fleet::{FleetAgent, FleetState, FleetView};
 use wirespan_view::packets::{PacketsState, PacketsView};
-use wirespan_view::{FleetOrder, FleetSource, Whose, WhyOrder};
+use wirespan_view::WhyOrder;
 
 /// An agent that has told nothing for so long is silent.
 const SILENT: Duration = Duration::from_secs(4);
@@ -44,6 +50,16 @@ pub(super) enum Ask {
         program: String,
         /// Those that the program means by spans.
         servers: Vec<SocketAddr>,
+        /// Whether to tell how each packet came and went, because other agents may have seen it, too.
+        #[serde(default)]
+        meets: bool,
+    },
+    /// To run another program instead, without a gap; the number of the order is that of the one that runs.
+    Change {
+        program: String,
+        servers: Vec<SocketAddr>,
+        #[serde(default)]
+        meets: bool,
     },
     End,
     /// To record what slow requests of a service do.
@@ -55,11 +71,17 @@ pub(super) enum Ask {
 pub(super) struct Told {
     pub(super) state: FleetState,
     pub(super) why: String,
+    /// Orders to change the program that it has carried out, or tried to.
+    #[serde(default)]
+    pub(super) tried: u32,
     /// Lines that the agent made before these, sent or not.
     pub(super) before: u64,
     pub(super) lines: Vec<String>,
     /// Packets whose ways are not told yet.
     pub(super) under_way: u64,
+    /// How packets came and went since the last answer.
+    #[serde(default)]
+    pub(super) stays: Option<Stays>,
     /// Its tables; `None`: as they were told before.
     pub(super) view: Option<PacketsView>,
 }
@@ -95,6 +117,7 @@ impl Asked {
 struct Collected {
     number: u64,
     program: String,
+    changes: u32,
     /// `None`: none was ordered.
     started: Option<Instant>,
     limit: Duration,
@@ -107,14 +130,16 @@ struct Collected {
     lost_lines: u64,
     /// When a client has asked last.
     fetched: Option<Instant>,
+    /// Packets that several agents saw, if that is asked.
+    met: Option<Met>,
 }
 
 impl Collected {
     /// Takes an answer. One that belongs to no running program is of an earlier one.
     fn take(&mut self, session: u64, answer: &Answer) {
-        let Some(agent) = self.agents.iter_mut().find(|a| a.session == session && answer.number == self.number) else {
-            return;
-        };
+        let of_it = |agent: &Asked| agent.session == session && answer.number == self.number;
+        let Some(nth) = self.agents.iter().position(of_it) else { return };
+        let Some(agent) = self.agents.get_mut(nth) else { return };
         agent.heard = Instant::now();
         let Ok(told) = serde_json::from_slice::<Told>(&answer.body) else {
             agent.shown.malformed += 1;
@@ -124,12 +149,19 @@ impl Collected {
             return;
         }
         let shown = &mut agent.shown;
-        (shown.state, shown.why) = (told.state, told.why);
+        shown.state = told.state;
+        // What an agent said before it knew of a change is said no more.
+        if told.state != FleetState::Running || told.tried >= self.changes {
+            shown.why = told.why;
+        }
         shown.lost_lines += told.before.saturating_sub(agent.next_line);
         agent.next_line = told.before.saturating_add(told.lines.len() as u64);
         agent.under_way = told.under_way;
         if let Some(view) = told.view {
             shown.view = view;
+        }
+        if let (Some(met), Some(stays)) = (&mut self.met, &told.stays) {
+            shown.malformed += met.take(nth, stays);
         }
         for line in told.lines {
             let Ok(Value::Object(mut line)) = serde_json::from_str(&line) else {
@@ -163,14 +195,15 @@ impl Collected {
             || elapsed > self.limit + GRACE;
         if over {
             self.took = Some(elapsed);
+            self.met.iter_mut().for_each(Met::finish);
         }
         !over
     }
 
-    fn view(&mut self, connected: impl Fn(u64) -> bool, had_lines: u64) -> FleetView {
+    fn view(&mut self, connected: impl Fn(u64) -> bool, had_lines: Option<u64>) -> FleetView {
         let runs = self.runs(&connected);
         self.fetched = Some(Instant::now());
-        while self.first_line < had_lines && self.forget_one() {}
+        while had_lines.is_some_and(|had| self.first_line < had) && self.forget_one() {}
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let elapsed = self.took.or(self.started.map(|at| at.elapsed())).unwrap_or_default();
         let agents = self.agents.iter().map(|agent| {
@@ -179,8 +212,10 @@ impl Collected {
             let incomplete = if waited { agent.under_way } else { 0 };
             FleetAgent { state, incomplete, heard_ms: ms(agent.heard.elapsed()), ..agent.shown.clone() }
         });
+        let mut agents: Vec<FleetAgent> = agents.collect();
+        let (between, clocks) = self.met.as_mut().map(|met| met.show(&mut agents)).unwrap_or_default();
         let mut bytes = 0;
-        let some = self.lines.iter().take_while(|line| {
+        let some = self.lines.iter().filter(|_| had_lines.is_some()).take_while(|line| {
             bytes += line.len();
             bytes <= ANSWER_BYTES
         });
@@ -192,9 +227,13 @@ impl Collected {
             },
             number: self.number,
             program: self.program.clone(),
+            changes: self.changes,
+            connected: Vec::new(),
             elapsed_ms: ms(elapsed),
             limit_ms: ms(self.limit),
-            agents: agents.collect(),
+            agents,
+            between,
+            clocks,
             lines: some.cloned().collect(),
             first_line: self.first_line,
             lost_lines: self.lost_lines,
@@ -230,12 +269,12 @@ impl Fleet {
     }
 
     /// The number of the next order. Answers to an earlier one, also of an earlier run of this server, have a lower
-    /// number.
+    /// number. It is one that JavaScript keeps exactly (2⁵³).
     fn number(&self) -> u64 {
-        let now_ns = crate::clock::now_ns();
-        let mut number = now_ns;
+        let now_us = crate::clock::now_ns() / 1000;
+        let mut number = now_us;
         let _ = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
-            number = now_ns.max(last + 1);
+            number = now_us.max(last + 1);
             Some(number)
         });
         number
@@ -283,103 +322,6 @@ impl Fleet {
         let body = serde_json::to_vec(ask).map_err(|e| e.to_string())?;
         let agents = self.agents.get().ok_or("this server has no agents")?;
         agents.order(session, Order { number, body }).map_err(|e| e.to_string())
-    }
-}
-
-/// The names of agents: that of the host, with the process where several run.
-fn named(agents: &BTreeMap<u64, AgentStatus>) -> Vec<(u64, String, &AgentStatus)> {
-    let alone = |host: &str| agents.values().filter(|other| other.agent.host == host).count() == 1;
-    let name = |of: &AgentStatus| match alone(&of.agent.host) {
-        true => of.agent.host.clone(),
-        false => format!("{}/{}", of.agent.host, of.agent.pid),
-    };
-    let mut all: Vec<_> = agents.iter().map(|(session, status)| (*session, name(status), status)).collect();
-    all.sort_by(|a, b| a.1.cmp(&b.1));
-    all
-}
-
-/// The agents that an order names; an error that names the nearest.
-fn wanted<'a>(
-    all: Vec<(u64, String, &'a AgentStatus)>,
-    names: &[String],
-) -> Result<Vec<(u64, String, &'a AgentStatus)>, String> {
-    let is = |(_, name, status): &(u64, String, &AgentStatus), wanted: &String| {
-        name == wanted || status.agent.host == *wanted
-    };
-    if let Some(wrong) = names.iter().find(|name| !all.iter().any(|agent| is(agent, name))) {
-        let distance = |name: &str| strsim::damerau_levenshtein(wrong, name);
-        let near = all.iter().map(|(_, name, _)| (distance(name), name)).min();
-        let hint = near.filter(|(distance, _)| *distance <= wrong.len().max(4) / 2);
-        let hint = hint.map_or_else(|| ".".into(), |(_, name)| format!("; did you mean `{name}`?"));
-        let there: Vec<&str> = all.iter().map(|(_, name, _)| &**name).collect();
-        return Err(format!("no agent `{wrong}` is connected{hint} There are: {}", there.join(", ")));
-    }
-    let chosen = all.into_iter().filter(|agent| names.is_empty() || names.iter().any(|name| is(agent, name)));
-    Ok(chosen.collect())
-}
-
-impl FleetSource for Fleet {
-    fn now(&self, had_lines: u64) -> FleetView {
-        let connected = self.list();
-        self.collected().view(|session| connected.contains_key(&session), had_lines)
-    }
-
-    fn whose(&self, order: &FleetOrder) -> Result<Option<Whose>, (&'static str, String)> {
-        whose(&order.program).map_err(|why| ("program", format!("{why:#}")))
-    }
-
-    fn order(&self, order: &FleetOrder, servers: Vec<SocketAddr>) -> Result<(), (&'static str, String)> {
-        if order.program.trim().is_empty() {
-            self.end();
-            return Ok(());
-        }
-        let program = checked(&order.program).map_err(|why| ("program", format!("{why:#}")))?;
-        if program.whose().is_some() && servers.is_empty() {
-            return Err(("program", "no server is known that answered such a request over TCP".into()));
-        }
-        let connected = self.list();
-        if connected.is_empty() {
-            return Err(("agents", "no agent is connected".into()));
-        }
-        let chosen = wanted(named(&connected), &order.agents).map_err(|why| ("agents", why))?;
-        let now = Instant::now();
-        let number = {
-            let mut collected = self.collected();
-            if collected.runs(|session| connected.contains_key(&session)) {
-                return Err((
-                    "",
-                    "agents run another packet program, until its time is over or its client ends".into(),
-                ));
-            }
-            let asked = chosen.iter().map(|(session, name, status)| {
-                let mut shown = FleetAgent { agent: name.clone(), ..FleetAgent::default() };
-                if !status.agent.takes_orders {
-                    shown.state = FleetState::Refused;
-                    shown.why = "it was started without --packet-programs".into();
-                }
-                Asked { session: *session, shown, heard: now, next_line: 0, under_way: 0 }
-            });
-            *collected = Collected {
-                number: self.number(),
-                program: order.program.clone(),
-                started: Some(now),
-                limit: program.time,
-                agents: asked.collect(),
-                fetched: Some(now),
-                ..Collected::default()
-            };
-            collected.number
-        };
-        let ask = Ask::Run { program: order.program.clone(), servers };
-        for (session, ..) in chosen.iter().filter(|(.., status)| status.agent.takes_orders) {
-            if let Err(why) = self.ask(*session, number, &ask) {
-                let mut collected = self.collected();
-                if let Some(agent) = collected.agents.iter_mut().find(|agent| agent.session == *session) {
-                    (agent.shown.state, agent.shown.why) = (FleetState::Refused, format!("it was not reached: {why}"));
-                }
-            }
-        }
-        Ok(())
     }
 }
 

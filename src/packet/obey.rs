@@ -89,6 +89,26 @@ struct Running {
     run: Run,
     lines: Lines,
     told: Instant,
+    /// Why it was not changed, if it was to be.
+    why: String,
+    /// Orders to change it.
+    tried: u32,
+}
+
+impl Running {
+    /// Sends how packets came and went. Where the link has no room for some time, they are left out.
+    fn send_stays(&mut self, answers: &Sender<Answer>) {
+        let (mut patience, under_way) = (ROOM, self.run.under_way());
+        for stays in self.run.stays() {
+            let (before, stays, state) = (self.lines.before, Some(stays), FleetState::Running);
+            let (why, tried) = (self.why.clone(), self.tried);
+            let told = Told { state, why, tried, before, stays, under_way, ..Told::default() };
+            let Err(full) = answers.send_timeout(answer(self.number, told), patience) else { continue };
+            patience = Duration::ZERO;
+            let told = serde_json::from_slice::<Told>(&full.into_inner().body).unwrap_or_default();
+            told.stays.iter().for_each(|stays| self.run.lose(stays));
+        }
+    }
 }
 
 /// Lines that wait to be an answer.
@@ -152,20 +172,41 @@ impl Agent {
             Ok(Ask::Run { .. }) if !self.allowed.packets => {
                 self.refuse(number, "it was started without --packet-programs");
             }
-            Ok(Ask::Run { program, servers }) => {
+            Ok(Ask::Run { program, servers, meets }) => {
                 self.end();
-                match Run::start(Ordered { text: program, servers }, true) {
+                match Run::start(Ordered { text: program, servers, meets }, true) {
                     Ok(run) => {
-                        self.running = Some(Running { number, run, lines: Lines::default(), told: Instant::now() });
+                        self.running = Some(Running {
+                            number,
+                            run,
+                            lines: Lines::default(),
+                            told: Instant::now(),
+                            why: String::new(),
+                            tried: 0,
+                        });
                         self.tell(false);
                     }
                     Err(why) => self.refuse(number, &format!("{why:#}")),
                 }
             }
+            Ok(Ask::Change { program, servers, meets }) => {
+                self.change(number, Ordered { text: program, servers, meets });
+            }
             Ok(Ask::End) => self.end(),
             Ok(Ask::Why(order)) => self.trace_why(number, &order),
             Err(_) => self.refuse(number, "this agent does not understand the order: is it of another version?"),
         }
+    }
+
+    /// Changes the program that runs, without a gap. One that has ended has told so.
+    fn change(&mut self, number: u64, ordered: Ordered) {
+        let Some(running) = self.running.as_mut().filter(|running| running.number == number) else { return };
+        running.tried += 1;
+        running.why = match running.run.change(ordered) {
+            Ok(()) => String::new(),
+            Err(why) => format!("it goes on with the program before: {why:#}"),
+        };
+        self.tell(false);
     }
 
     fn trace_why(&self, number: u64, order: &WhyOrder) {
@@ -203,10 +244,12 @@ impl Agent {
         running.told = Instant::now();
         let view = running.run.view(ends);
         running.lines.send(running.run.lines(), running.number, &self.answers);
+        running.send_stays(&self.answers);
         let (before, lines) = running.lines.take();
         let state = if ends { FleetState::Ended } else { FleetState::Running };
         let (view, under_way) = (Some(view), running.run.under_way());
-        let told = answer(running.number, Told { state, before, lines, view, under_way, ..Told::default() });
+        let (why, tried) = (running.why.clone(), running.tried);
+        let told = answer(running.number, Told { state, why, tried, before, lines, view, under_way, stays: None });
         // A full queue is a link that is down or slow. The next answer says what is missing.
         let _ = match ends {
             true => self.answers.send_timeout(told, LAST_WORDS).is_ok(),
@@ -289,7 +332,7 @@ mod tests {
         let (to, obedience) = Obedience::new();
         let (answers, answered) = bounded(4);
         let obeying = obedience.start(answers, Allowed { packets: true, why: None }).unwrap();
-        let wrong = Ask::Run { program: "filter: {prot: tcp}".into(), servers: Vec::new() };
+        let wrong = Ask::Run { program: "filter: {prot: tcp}".into(), servers: Vec::new(), meets: false };
         for (number, body) in [(1, b"?".to_vec()), (2, serde_json::to_vec(&wrong).unwrap())] {
             to.send(Order { number, body }).unwrap();
             let answer = answered.recv_timeout(Duration::from_secs(10)).unwrap();
@@ -311,7 +354,7 @@ mod tests {
             obeying.stop().unwrap();
             String::from_utf8(answer.body).unwrap()
         };
-        let run = Ask::Run { program: "filter: {protocol: tcp}".into(), servers: Vec::new() };
+        let run = Ask::Run { program: "filter: {protocol: tcp}".into(), servers: Vec::new(), meets: true };
         assert!(ask(&run, Allowed::default()).contains("without --packet-programs"));
         let why = Ask::Why(WhyOrder { service: "shop".into(), ..WhyOrder::default() });
         assert!(ask(&why, Allowed { packets: true, why: None }).contains("without --why-orders"));

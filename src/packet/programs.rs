@@ -80,7 +80,7 @@ impl PacketSource for Desk {
 
     fn order(&self, order: &PacketOrder, servers: Vec<SocketAddr>) -> Result<(), (&'static str, String)> {
         let text = &order.program;
-        let program = (!text.trim().is_empty()).then(|| Ordered { text: text.clone(), servers });
+        let program = (!text.trim().is_empty()).then(|| Ordered { text: text.clone(), servers, meets: false });
         let (answer, answered) = bounded(1);
         let ended = |_| ("", "tracing has ended, or another order is carried out".to_owned());
         self.orders.try_send(Order { program, answer }).map_err(|e| ended(e.to_string()))?;

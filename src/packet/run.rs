@@ -1,8 +1,10 @@
 //! A packet program that runs for somebody who is elsewhere: a page of the UI, or a server.
 
-use super::board::Board;
+use super::board::{place, Board};
+use super::fleet::{Gathered, Stays};
 use super::report::{journey_line, packet_line};
 use super::{count, Action, Names, Program, Taps};
+use crate::clock::Skew;
 use anyhow::{bail, Result};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -23,6 +25,8 @@ pub(super) struct Ordered {
     pub(super) text: String,
     /// The servers that its `trace`, `service` or `endpoint` means.
     pub(super) servers: Vec<SocketAddr>,
+    /// Whether somebody joins its packets with those of other machines.
+    pub(super) meets: bool,
 }
 
 /// A program that may run for somebody elsewhere. Nothing is asked of this machine: its network namespaces may be
@@ -60,6 +64,9 @@ pub(super) struct Run {
     names: Names,
     /// Lines of `record` and `journeys` since the last look; `None`: nobody wants them.
     lines: Option<Vec<String>>,
+    /// How packets came and went; `None`: nobody joins them with those of other machines.
+    gathered: Option<Gathered>,
+    skew: Option<Skew>,
     started: Instant,
     pub(super) limit: Duration,
     changes: u32,
@@ -72,7 +79,8 @@ impl Run {
         choose(&program, &ordered.servers, taps.packets())?;
         let (board, limit, names) = (Board::new(&program.actions), program.time, names(&program));
         let (started, lines) = (Instant::now(), wants_lines.then(Vec::new));
-        Ok(Run { ordered, program, taps, board, names, lines, started, limit, changes: 0 })
+        let (gathered, skew) = (ordered.meets.then(Gathered::default), Skew::of_test()?);
+        Ok(Run { ordered, program, taps, board, names, lines, gathered, skew, started, limit, changes: 0 })
     }
 
     /// Runs another program instead, without a gap. If the kernel refuses it, this one goes on.
@@ -81,10 +89,11 @@ impl Run {
         let program = checked(&ordered.text)?;
         let options = program.options(&[])?;
         let changed = self.taps.change(&options, |packets| choose(&program, &ordered.servers, packets), &mut seen);
-        self.take(&seen);
+        self.take(seen);
         changed?;
         self.board.act(&program.actions);
         self.limit = self.started.elapsed() + program.time;
+        self.gathered = ordered.meets.then(|| self.gathered.take().unwrap_or_default());
         (self.ordered, self.program) = (ordered, program);
         self.names = names(&self.program);
         self.changes += 1;
@@ -96,14 +105,17 @@ impl Run {
         let ends = self.started.elapsed() >= self.limit || self.taps.at_limit();
         let mut seen = Vec::new();
         self.taps.drain(&mut seen);
-        self.take(&seen);
+        self.take(seen);
         ends
     }
 
-    fn take(&mut self, seen: &[Sighting]) {
+    fn take(&mut self, mut seen: Vec<Sighting>) {
+        if let Some(skew) = self.skew {
+            seen.iter_mut().for_each(|s| s.time_ns = skew.shown(s.time_ns));
+        }
         let Run { board, lines, names, taps, program, .. } = self;
         let mut records = lines.as_mut().filter(|_| program.actions.contains(&Action::Record));
-        for s in seen {
+        for s in &seen {
             board.see(s);
             if let Some(lines) = &mut records {
                 lines.extend(packet_line(s, names, &|number| taps.reason(number)).map(|line| line.to_string()));
@@ -116,6 +128,17 @@ impl Run {
         self.lines.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// How packets came and went, of the journeys that came with [`Run::view`] since the last call.
+    pub(super) fn stays(&mut self) -> Vec<Stays> {
+        let Run { gathered, names, .. } = self;
+        gathered.as_mut().map(|all| all.take(|of| place(of, names))).unwrap_or_default()
+    }
+
+    /// These stays were not told, for want of room.
+    pub(super) fn lose(&mut self, stays: &Stays) {
+        self.gathered.iter_mut().for_each(|all| all.lose(stays));
+    }
+
     /// Packets whose journeys are not told yet.
     pub(super) fn under_way(&self) -> u64 {
         self.board.under_way()
@@ -124,6 +147,9 @@ impl Run {
     /// The tables as they are now.
     pub(super) fn view(&mut self, ends: bool) -> PacketsView {
         let journeys = self.board.due(ends);
+        if let Some(gathered) = &mut self.gathered {
+            journeys.iter().for_each(|journey| gathered.add(journey));
+        }
         let reason = |number| self.taps.reason(number);
         if let Some(lines) = self.lines.as_mut().filter(|_| self.program.actions.contains(&Action::Journeys)) {
             let told = journeys.iter().filter_map(|journey| journey_line(journey, &reason));

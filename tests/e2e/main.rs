@@ -36,6 +36,7 @@ mod packet_changes;
 mod packet_fleet;
 mod packet_headers;
 mod packet_live;
+mod packet_meets;
 mod packets;
 mod patience;
 mod plugin;

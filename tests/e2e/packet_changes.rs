@@ -1,10 +1,13 @@
 //! Packet programs that change while they run: no packet is missed, and none is told twice.
 
 use crate::harness::{within, Running, WIRESPAN};
+use crate::packet_fleet::named;
 use crate::packets::{made, ready, ECHO};
 use crate::running::reader;
 use crate::spaces::Spaces;
+use crate::split::Place;
 use serde_json::{json, Value};
+use std::path::Path;
 use std::time::Duration;
 
 /// Sends datagrams without a pause longer than a millisecond until the file is there, then says how many.
@@ -80,6 +83,65 @@ fn assert_told(sent: u64, told: u64, some_missed: bool, said: &str) {
     assert!(sent > 100, "{sent}");
     let fits = if some_missed { told <= sent && told + sent / 20 >= sent } else { told == sent };
     assert!(fits, "{told} of {sent} packets\n{said}");
+}
+
+#[test]
+fn a_program_of_agents_changes_with_its_file_without_a_gap() {
+    let test = "a_program_of_agents_changes_with_its_file_without_a_gap";
+    if !ready(test) {
+        return;
+    }
+    let Some(spaces) = made(test, Spaces::pair("pf")) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, stop) = (path("program.yaml"), path("stop"));
+    let place = Place::new(folder.path());
+    let server = place.serve(&[]);
+    let targets = [(); 2].map(|()| Running::start("sleep", &["300"]));
+    let agents = [0, 1].map(|n| place.trace(targets[n].pid(), &[Path::new("--packet-programs")]));
+    std::fs::write(&file, program(7033, "[queue]", "[count]", &spaces)).unwrap();
+    let args = ["packet", &file, "--fleet", "--server", place.ui(), "--format", "json"];
+    let mut client = Running::start(WIRESPAN, &args);
+    client.wait_for("2 agents were asked");
+    let runs = || {
+        let mut now = ureq::get(format!("http://{}/api/v1/packets/agents", place.ui())).call().unwrap();
+        let now: Value = serde_json::from_str(&now.body_mut().read_to_string().unwrap()).unwrap();
+        now["agents"].as_array().unwrap().iter().all(|agent| agent["state"] == "running").then_some(())
+    };
+    within(Duration::from_secs(30), "both agents run it", runs);
+    let _echo = spaces.python(1, ECHO, &["10.214.1.2", "7033"]);
+    let sender = spaces.python(0, SENDER, &["10.214.1.2", "7033", &stop]);
+    // Wrong programs change nothing: one is refused here, the other by the agents.
+    let nowhere = program(7033, "[queue]", "[count]", &spaces).replace("netns: [", "netns: [no-such-space, ");
+    for (text, said) in [
+        (program(7033, "[queue, xmit]", "[count]", &spaces), "has changed at 2 agents, without a gap"),
+        (program(7033, "[queue, xmitt]", "[count]", &spaces), "the program goes on as it was"),
+        (nowhere, "has changed at 0 agents"),
+        (program(7033, "[queue, receive]", "[count]", &spaces), "has changed at 2 agents, without a gap"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        client.wait_for(said);
+    }
+    std::fs::write(&stop, "").unwrap();
+    let sent = String::from_utf8(sender.finish(Duration::from_secs(30)).stdout).unwrap();
+    let stdout = reader(client.0.stdout.take());
+    client.signal(rustix::process::Signal::TERM);
+    let done = client.finish(Duration::from_secs(60));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    let text = String::from_utf8(stdout.recv_timeout(Duration::from_secs(30)).unwrap()).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["kind"] == "end" && line["complete"] == true), "{text} {said}");
+    for agent in &agents {
+        let of = |line: &&Value| line["kind"] == "count" && line["agent"] == named(agent).as_str();
+        let counts: Vec<&Value> = lines.iter().filter(of).collect();
+        let points: Vec<&str> = counts.iter().map(|c| c["place"]["point"].as_str().unwrap()).collect();
+        assert_eq!(points, ["queue", "xmit", "receive"], "{text}");
+        let counted = counts.iter().map(|c| (c["place"]["point"].as_str().unwrap().to_owned(), packets_of(c)));
+        let is_lossy = |line: &Value| line["kind"] == "agent" && line["view"]["lost"] != 0;
+        assert_told(sent.trim().parse().unwrap(), at_queue(counted), lines.iter().any(is_lossy), &said);
+    }
+    agents.into_iter().for_each(|agent| drop(agent.end()));
+    server.end();
 }
 
 /// The answer of `/api/v1/packets`, to an order if one is given: status and body.

@@ -50,7 +50,11 @@ impl Place {
 
     /// Starts an agent of this server; it traces the process when this returns.
     pub(crate) fn trace(&self, pid: u32, more: &[&Path]) -> Running {
-        let mut command = Command::new(WIRESPAN);
+        self.trace_by(Command::new(WIRESPAN), pid, more)
+    }
+
+    /// As [`Place::trace`]; `command` is wirespan, in some folder and with some environment.
+    pub(crate) fn trace_by(&self, mut command: Command, pid: u32, more: &[&Path]) -> Running {
         command.args(["agent", "--token", TOKEN, "--server", &self.link, "--pid", &pid.to_string()]);
         let mut agent = piped(command.args(more));
         agent.wait_for("tracing");

@@ -91,7 +91,8 @@ pub struct Journey {
     /// Bytes of payload.
     pub len: u32,
     /// Of a datagram: a number made of its length and payload, the same on every host. TCP: sequence number of the byte
-    /// that stands for the packet, the last one; if only a part of these bytes was sent again, the last one of that part.
+    /// that stands for the packet, the last one; if only a part of these bytes was sent again, the last one of that
+    /// part.
     #[serde(skip)]
     pub number: u64,
     /// 1, or more if these bytes were sent before.

@@ -27,6 +27,10 @@ pub struct FleetOrder {
     /// The agents that run it, by name; empty: all.
     #[serde(default)]
     pub agents: Vec<String>,
+    /// The program that this one takes the place of, by its number: at the agents that run it, without a gap. Otherwise
+    /// a program that runs is left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<u64>,
 }
 
 /// What a client has already.
@@ -34,14 +38,14 @@ pub struct FleetOrder {
 #[serde(default)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Had {
-    /// Lines that were received; the server forgets them.
-    lines: u64,
+    /// Lines that were received; the server forgets them. Without this, no lines are told.
+    lines: Option<u64>,
 }
 
 /// Runs packet programs on agents.
 pub trait FleetSource: Send + Sync {
-    /// What the agents have told, with the lines from this number on. Must not block for long.
-    fn now(&self, had_lines: u64) -> FleetView;
+    /// What the agents have told, with the lines from this number on; `None`: without lines. Must not block for long.
+    fn now(&self, had_lines: Option<u64>) -> FleetView;
 
     /// See [`PacketSource::whose`](super::PacketSource::whose).
     fn whose(&self, order: &FleetOrder) -> Result<Option<Whose>, (&'static str, String)>;
@@ -77,7 +81,7 @@ pub(super) async fn order(
         Some(whose) => state.query(move |store| servers(store, &whose)).await?,
         None => Vec::new(),
     };
-    let task = tokio::task::spawn_blocking(move || source.order(&order, servers).map(|()| source.now(0)));
+    let task = tokio::task::spawn_blocking(move || source.order(&order, servers).map(|()| source.now(None)));
     let now = task.await.map_err(|e| ApiError::internal(e.to_string()))?.map_err(refused)?;
     Ok(Json(now).into_response())
 }

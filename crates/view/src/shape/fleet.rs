@@ -1,6 +1,6 @@
 //! A packet program that runs on agents, as JSON.
 
-use super::packets::{PacketsState, PacketsView};
+use super::packets::{HeatView, PacketPlace, PacketsState, PacketsView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -13,10 +13,14 @@ pub struct FleetView {
     pub number: u64,
     /// The program as it was written.
     pub program: String,
+    /// How often it was changed while it ran.
+    pub changes: u32,
     /// How long it has run, ms.
     pub elapsed_ms: u64,
     /// How long it may run, ms.
     pub limit_ms: u64,
+    /// The agents that are connected now, by name.
+    pub connected: Vec<ConnectedView>,
     /// The agents that were asked, by name.
     pub agents: Vec<FleetAgent>,
     /// What `record` and `journeys` tell: one JSON document each, with the name of the agent.
@@ -25,6 +29,111 @@ pub struct FleetView {
     pub first_line: u64,
     /// Lines that found no room in the server, because nobody fetched them.
     pub lost_lines: u64,
+    /// Time from the last place at one agent to the first place at another (action `latency`).
+    pub between: Vec<BetweenView>,
+    /// How the clocks of agents differ that saw the same packets.
+    pub clocks: Vec<ClockView>,
+}
+
+/// An agent that is connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ConnectedView {
+    /// Its name.
+    pub agent: String,
+    /// Whether it carries out orders.
+    pub takes_orders: bool,
+}
+
+/// The way from one agent to another. Each agent has a clock of its own, so each time has an error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct BetweenView {
+    /// The agent that packets leave.
+    pub from_agent: String,
+    /// Where it saw them last.
+    pub from: PacketPlace,
+    /// The agent at which they arrive.
+    pub to_agent: String,
+    /// Where it saw them first.
+    pub to: PacketPlace,
+    /// Packets that went this way.
+    pub packets: u64,
+    /// Of these, packets of which no time is known: the clocks could not be compared, because packets were seen in one
+    /// direction only, or because a clock was set.
+    pub unknown: u64,
+    /// Half of the newest packets took at most so long. Quantiles are those of the newest 65,536.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50: Option<TimeView>,
+    /// See above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99: Option<TimeView>,
+    /// See above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p999: Option<TimeView>,
+    /// The middle of the bounds of each packet's time.
+    pub times: HeatView,
+}
+
+/// A time with its error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TimeView {
+    /// At least, ns.
+    pub low_ns: u64,
+    /// At most, ns.
+    pub high_ns: u64,
+    /// The middle; missing if the bounds are farther apart than that: then only the upper bound is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns: Option<u64>,
+    /// How far the truth may be from the middle.
+    pub error_ns: u64,
+}
+
+/// How the clock of one agent differs from that of another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct ClockView {
+    /// The agent.
+    pub agent: String,
+    /// The agent with which it is compared.
+    pub than: String,
+    /// For this time of the latter, Unix ns.
+    pub at_ns: u64,
+    /// It is ahead by at least so much, ns; negative if it is behind. Missing if packets were seen in one direction
+    /// only, or if a clock was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_ns: Option<i64>,
+    /// And by at most so much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_ns: Option<i64>,
+    /// It gains at least so much, parts in a million.
+    pub drift_low_ppm: f64,
+    /// And at most so much.
+    pub drift_high_ppm: f64,
+    /// Packets that say so, from `than` to `agent`.
+    pub packets_to: u64,
+    /// And back.
+    pub packets_back: u64,
+    /// How often packets contradicted each other, because a clock was set.
+    pub set: u64,
+}
+
+/// What became of the packets of an agent, as it saw them: other agents may see them cut or joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct MetView {
+    /// They began and ended at this agent's machine.
+    pub whole: u64,
+    /// They left it, and another agent saw them arrive.
+    pub met: u64,
+    /// They left it, and no other agent saw them arrive.
+    pub only_left: u64,
+    /// They arrived, and no other agent saw them leave.
+    pub only_came: u64,
+    /// They were dropped on this machine.
+    pub dropped: u64,
+    /// Of `met`, packets without a time: equal ones were sent, and it is not known which one arrived.
+    pub unclear: u64,
+    /// Of `met`, packets without a time: several agents passed them on, in an order that is not known.
+    pub unordered: u64,
+    /// Packets that are not compared, for want of room.
+    pub left_out: u64,
 }
 
 /// What an agent does about a program.
@@ -53,7 +162,7 @@ pub struct FleetAgent {
     pub agent: String,
     /// What it does.
     pub state: FleetState,
-    /// Why it does not run the program; else empty.
+    /// Why it does not run the program, or goes on with the one before a change; else empty.
     pub why: String,
     /// How long ago it was heard of, ms.
     pub heard_ms: u64,
@@ -63,6 +172,9 @@ pub struct FleetAgent {
     pub lost_lines: u64,
     /// Answers that could not be read.
     pub malformed: u64,
+    /// Which of its packets other agents saw; missing unless several agents run a program with `latency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub met: Option<MetView>,
     /// Its tables, without the times by second.
     pub view: PacketsView,
 }

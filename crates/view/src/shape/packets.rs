@@ -53,7 +53,7 @@ pub enum PacketsState {
 }
 
 /// A place where packets are seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub struct PacketPlace {
     /// `queue`, `xmit`, `receive`, …
     pub point: String,

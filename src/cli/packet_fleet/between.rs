@@ -1,0 +1,120 @@
+//! Times between agents, each with its error, and what is known of their clocks.
+
+use super::{list, number, place, shown};
+use crate::packet::time;
+use anyhow::Result;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+pub(super) fn tables(view: &Value, out: &mut String) -> Result<()> {
+    let mut head = false;
+    for row in list(&view["between"]) {
+        if !std::mem::replace(&mut head, true) {
+            let (from, to, packets) = ("from agent", "to agent", "packets");
+            writeln!(out, "{from:<44} {to:<44} {packets:>8} {:>22} {:>22}", "p50", "p99")?;
+        }
+        let end = |agent: &str, at: &str| format!("{}: {}", shown(&row[agent]), place(&row[at]));
+        let (from, to) = (end("from_agent", "from"), end("to_agent", "to"));
+        let [p50, p99] = ["p50", "p99"].map(|key| with_error(&row[key]));
+        writeln!(out, "{from:<44} {to:<44} {:>8} {p50:>22} {p99:>22}", number(&row["packets"]))?;
+        if number(&row["unknown"]) > 0 {
+            writeln!(
+                out,
+                "  of {} of these no time is known: the clocks were not comparable",
+                number(&row["unknown"])
+            )?;
+        }
+    }
+    list(&view["clocks"]).try_for_each(|clock| Ok::<_, anyhow::Error>(writeln!(out, "{}", differs(clock))?))?;
+    list(&view["agents"]).try_for_each(|agent| match agent["met"].is_object() {
+        true => Ok(writeln!(out, "{:<20} {}", shown(&agent["agent"]), met(&agent["met"]))?),
+        false => Ok(()),
+    })
+}
+
+/// `151.2 µs ± 3.1 µs`; `unknown, ≤ 310.0 µs` if the error is greater than that.
+fn with_error(of: &Value) -> String {
+    match (of["ns"].as_u64(), of["high_ns"].as_u64()) {
+        (Some(ns), _) => format!("{} ± {}", time(ns), time(number(&of["error_ns"]))),
+        (None, Some(most)) => format!("unknown, ≤ {}", time(most)),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+/// How two clocks differ.
+fn differs(clock: &Value) -> String {
+    let (agent, than) = (shown(&clock["agent"]), shown(&clock["than"]));
+    let set = match number(&clock["set"]) {
+        0 => String::new(),
+        n => format!("; a clock was set {n} times"),
+    };
+    let (Some(low), Some(high)) = (clock["low_ns"].as_i64(), clock["high_ns"].as_i64()) else {
+        return format!("the clocks of {agent} and {than} are not comparable: no packets each way{set}");
+    };
+    let middle = low + (high - low) / 2;
+    let error = high.abs_diff(low).div_ceil(2);
+    let way = if middle < 0 { "behind" } else { "ahead of" };
+    let ppm = |key: &str| clock[key].as_f64().unwrap_or_default();
+    let drift = format!("gains {:+.1} to {:+.1} ppm", ppm("drift_low_ppm"), ppm("drift_high_ppm"));
+    let (ahead, error) = (exact(middle.unsigned_abs()), time(error));
+    format!("the clock of {agent} is {ahead} {way} that of {than}, ± {error}, {drift}{set}")
+}
+
+/// Seconds to the µs: the error is about as small.
+fn exact(ns: u64) -> String {
+    match ns {
+        ns if ns < 1_000_000_000 => time(ns),
+        ns => format!("{:.6} s", ns as f64 / 1e9),
+    }
+}
+
+/// How many packets were seen by another agent, too.
+fn met(met: &Value) -> String {
+    let of = |key: &str| number(&met[key]);
+    let mut text = format!(
+        "{} packets reached another agent, {} left and {} came that no other agent saw, {} stayed here",
+        of("met"),
+        of("only_left"),
+        of("only_came"),
+        of("whole")
+    );
+    let more = [
+        ("dropped", "were dropped here"),
+        ("unclear", "have no time: equal ones were sent, and it is not known which one arrived"),
+        ("unordered", "have no time: several agents passed them on"),
+        ("left_out", "were not compared, for want of room"),
+    ];
+    for (key, what) in more.iter().filter(|(key, _)| of(key) > 0) {
+        let _ = write!(text, ", {} {what}", of(key));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_time_has_its_error_or_is_unknown() {
+        assert_eq!(with_error(&json!({"ns": 151_200, "error_ns": 3_100, "high_ns": 154_300})), "151.2 µs ± 3.1 µs");
+        assert_eq!(with_error(&json!({"error_ns": 3_100, "high_ns": 6_200})), "unknown, ≤ 6.2 µs");
+        assert_eq!(with_error(&Value::Null), "unknown");
+    }
+
+    #[test]
+    fn clocks_are_told_with_sign_error_and_drift() {
+        let clock = json!({"agent": "b", "than": "a", "low_ns": -3_000_020_000i64, "high_ns": -2_999_980_000i64,
+            "drift_low_ppm": 39.5, "drift_high_ppm": 40.5, "set": 0});
+        let told = "the clock of b is 3.000000 s behind that of a, ± 20.0 µs, gains +39.5 to +40.5 ppm";
+        assert_eq!(differs(&clock), told);
+        assert!(differs(&json!({"agent": "b", "than": "a", "set": 2})).ends_with("each way; a clock was set 2 times"));
+    }
+
+    #[test]
+    fn what_one_agent_saw_alone_is_said() {
+        let told = met(&json!({"met": 5, "only_left": 2, "only_came": 1, "whole": 3, "left_out": 7}));
+        assert!(told.starts_with("5 packets reached another agent, 2 left and 1 came"), "{told}");
+        assert!(told.ends_with("3 stayed here, 7 were not compared, for want of room"), "{told}");
+    }
+}
