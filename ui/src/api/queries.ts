@@ -15,6 +15,7 @@ import { ApiProblem, get, post } from "./client";
 import type {
   EdgeHistory,
   FlameView,
+  FleetView,
   MapEdge,
   Names,
   PacketsView,
@@ -181,5 +182,37 @@ export function usePacketOrder() {
   return useMutation({
     mutationFn: (program: string) => post<PacketsView>(PACKETS, { program }),
     onSuccess: (now) => client.setQueryData(["packets"], now),
+  });
+}
+
+const AGENTS = "/api/v1/packets/agents";
+
+/** The packet program that the agents of a server run or ran last, and what each of them tells. */
+export function useFleet(wanted: boolean) {
+  return useQuery({
+    queryKey: ["fleet"],
+    queryFn: ({ signal }) => get<FleetView>(AGENTS, {}, signal),
+    enabled: wanted,
+    retry: false,
+    refetchInterval: ({ state }) => (state.data?.state === "running" ? PACKETS_MS : LIVE_MS),
+    // The server ends a program for which nobody asks any more.
+    refetchIntervalInBackground: true,
+  });
+}
+
+export interface FleetOrder {
+  readonly program: string;
+  /** By name; empty: all. */
+  readonly agents: readonly string[];
+  /** The program that is changed, by number. */
+  readonly change?: number;
+}
+
+/** Runs a packet program on agents, changes the one that runs, or ends it (an empty program). */
+export function useFleetOrder() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (order: FleetOrder) => post<FleetView>(AGENTS, order),
+    onSuccess: (now) => client.setQueryData(["fleet"], now),
   });
 }

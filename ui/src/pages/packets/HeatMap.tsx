@@ -11,17 +11,28 @@ const BARS = 150;
 const GAP = 12;
 const STEP = (WIDTH - LEFT - BARS - GAP) / SECONDS;
 
+export interface HeatMapProps {
+  readonly title: string;
+  readonly heat: HeatView;
+  /** In words, with their errors if they have any. */
+  readonly p50: string;
+  readonly p99: string;
+}
+
 /** How long packets took, by second; and by size, on the same axis. */
-export function HeatMap({ title, heat }: { title: string; heat: HeatView }) {
+export function HeatMap({ title, heat, p50, p99 }: HeatMapProps) {
   const shown = picture(heat);
   if (!shown) return <p className={css.none}>No packet has gone this way yet. A way is known three seconds later.</p>;
   const { low, high, first, cells, bars, ticks } = shown;
+  // Without times by second there is only the histogram.
+  const only = heat.seconds.length === 0;
+  const room = only ? WIDTH - LEFT : BARS;
   const row = HEIGHT / (high - low);
   const y = (at: number) => HEIGHT - (at - low) * row;
   const words = ({ half, count }: Cell) =>
     `${count.toLocaleString("en")} of ${formatDuration(begin(half))} to ${formatDuration(begin(half + 1))}`;
   const clock = (second: number) => new Date(second * 1000).toLocaleTimeString("en-GB");
-  const quantiles = `p50 ${formatDuration(heat.p50_ns)}, p99 ${formatDuration(heat.p99_ns)}`;
+  const quantiles = `p50 ${p50}, p99 ${p99}`;
   const facts = `${heat.packets.toLocaleString("en")} packets, ${quantiles}`;
   return (
     <figure className={css.heat}>
@@ -55,21 +66,25 @@ export function HeatMap({ title, heat }: { title: string; heat: HeatView }) {
           <rect
             key={bar.half}
             className={css.bar}
-            x={WIDTH - BARS}
+            x={WIDTH - room}
             y={y(bar.half + 1) + 0.5}
-            width={Math.max(1.5, bar.share * BARS)}
+            width={Math.max(1.5, bar.share * room)}
             height={Math.max(1, row - 1)}
           >
             <title>{words(bar)}</title>
           </rect>
         ))}
         <g className={css.axis}>
-          <text x={LEFT} y={HEIGHT + 16}>
-            {clock(first)}
-          </text>
-          <text x={WIDTH - BARS - GAP} y={HEIGHT + 16} textAnchor="end">
-            {clock(first + SECONDS)}
-          </text>
+          {!only && (
+            <>
+              <text x={LEFT} y={HEIGHT + 16}>
+                {clock(first)}
+              </text>
+              <text x={WIDTH - BARS - GAP} y={HEIGHT + 16} textAnchor="end">
+                {clock(first + SECONDS)}
+              </text>
+            </>
+          )}
           <text x={WIDTH} y={HEIGHT + 16} textAnchor="end">
             since the start
           </text>

@@ -1,26 +1,39 @@
 import { useEffect } from "react";
-import { usePackets } from "../../api/queries";
+import { useFleet, usePacketOrder, usePackets } from "../../api/queries";
 import type { PacketsView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
 import { Failure, Loading, Notice } from "../../parts/Notice";
+import { Fleet } from "./Fleet";
 import css from "./PacketsPage.module.css";
 import { ProgramForm } from "./ProgramForm";
-import { Drops, Legs, Places } from "./Tables";
+import { Drops, Legs, legRows, Places } from "./Tables";
 
 /** Packet programs: one runs at a time, and its tables change while it runs. */
 export function PacketsPage() {
   const { data, error, refetch } = usePackets();
+  // A server runs none itself; its agents may.
+  const off = data?.state === "off";
+  const fleet = useFleet(off);
   useEffect(() => {
     document.title = "Packets – wirespan";
   }, []);
   if (error) return <Failure error={error} retry={() => void refetch()} />;
   if (!data) return <Loading what="packets" />;
-  if (data.state === "off") return <Off />;
+  if (off && fleet.data) return <Fleet view={fleet.data} failure={fleet.error} />;
+  if (off && fleet.isPending) return <Loading what="packets" />;
+  if (off) return <Off />;
+  return <Here view={data} />;
+}
+
+/** Programs of this process. */
+function Here({ view }: { view: PacketsView }) {
+  const { mutate, isPending, error } = usePacketOrder();
+  const give = (program: string, done?: () => void) => mutate(program, { onSuccess: () => done?.() });
   return (
     <div className={css.page}>
       <h1>Packets</h1>
-      <ProgramForm now={data} />
-      {data.state !== "idle" && <Shown view={data} />}
+      <ProgramForm now={view} order={{ give, isPending, error }} />
+      {view.state !== "idle" && <Shown view={view} />}
     </div>
   );
 }
@@ -67,9 +80,9 @@ function Shown({ view }: { view: PacketsView }) {
           ))}
         </ul>
       )}
-      {view.total && <Legs legs={view.legs} total={view.total} />}
-      {view.drops.length > 0 && <Drops drops={view.drops} />}
-      {view.places.length > 0 && <Places places={view.places} elapsedMs={view.elapsed_ms} />}
+      {view.total && <Legs rows={legRows(view.legs, view.total)} />}
+      {view.drops.length > 0 && <Drops of={[{ agent: "", drops: view.drops }]} />}
+      {view.places.length > 0 && <Places of={[{ agent: "", places: view.places, elapsedMs: view.elapsed_ms }]} />}
     </>
   );
 }

@@ -1,7 +1,5 @@
-import { type FormEvent, type KeyboardEvent, useState } from "react";
+import { type FormEvent, type KeyboardEvent, type ReactNode, useState } from "react";
 import { ApiProblem } from "../../api/client";
-import { usePacketOrder } from "../../api/queries";
-import type { PacketsView } from "../../api/types";
 import { programOf, type Subject } from "../../domain/packetProgram";
 import { setParams, useUrl } from "../../routing/url";
 import css from "./PacketsPage.module.css";
@@ -17,10 +15,21 @@ const SUBJECTS = [
   ["trace", "or trace", "id of a trace or span"],
 ] as const;
 
+export interface ProgramFormProps {
+  readonly now: { readonly state: string; readonly program: string };
+  readonly order: {
+    /** An empty program ends the one that runs. */
+    readonly give: (program: string, done?: () => void) => void;
+    readonly isPending: boolean;
+    readonly error: Error | null;
+  };
+  /** What else there is to choose. */
+  readonly children?: ReactNode;
+}
+
 /** The program: runs it, changes the one that runs, ends it. */
-export function ProgramForm({ now }: { now: PacketsView }) {
+export function ProgramForm({ now, order, children }: ProgramFormProps) {
   const [draft, setDraft] = useState<string | null>(null);
-  const order = usePacketOrder();
   const running = now.state === "running";
   const { search } = useUrl();
   const named = (key: string) => search.get(key) ?? "";
@@ -28,7 +37,7 @@ export function ProgramForm({ now }: { now: PacketsView }) {
   const text = draft ?? programOf(subject) ?? (now.program || EXAMPLE);
   const same = running && text === now.program;
   const run = () => {
-    if (!same && text.trim()) order.mutate(text, { onSuccess: () => setDraft(null) });
+    if (!same && text.trim()) order.give(text, () => setDraft(null));
   };
   const submit = (event: FormEvent) => {
     event.preventDefault();
@@ -58,6 +67,7 @@ export function ProgramForm({ now }: { now: PacketsView }) {
           </label>
         ))}
       </fieldset>
+      {children}
       <label htmlFor="program">Program (YAML)</label>
       <textarea
         id="program"
@@ -75,7 +85,7 @@ export function ProgramForm({ now }: { now: PacketsView }) {
           {running ? "Change" : "Run"}
         </button>
         {running && (
-          <button type="button" onClick={() => order.mutate("")} disabled={order.isPending}>
+          <button type="button" onClick={() => order.give("")} disabled={order.isPending}>
             End
           </button>
         )}

@@ -1,0 +1,150 @@
+import { useState } from "react";
+import { useFleetOrder } from "../../api/queries";
+import type { BetweenView, FleetView } from "../../api/types";
+import { formatDuration } from "../../domain/duration";
+import { clockWords, missingWords, stateWords, timeWords } from "../../domain/fleet";
+import { placeWords } from "../../domain/heat";
+import css from "./PacketsPage.module.css";
+import { ProgramForm } from "./ProgramForm";
+import { Drops, type LegRow, Legs, legRows, Places, Table } from "./Tables";
+
+const number = (n: number) => n.toLocaleString("en");
+
+/** Packet programs on the agents of this server. */
+export function Fleet({ view, failure }: { view: FleetView; failure: Error | null }) {
+  const { mutate, isPending, error } = useFleetOrder();
+  const [left, setLeft] = useState<ReadonlySet<string>>(new Set());
+  const running = view.state === "running";
+  const give = (program: string, done?: () => void) => {
+    const some = view.connected
+      .filter(({ agent, takes_orders }) => takes_orders && !left.has(agent))
+      .map(({ agent }) => agent);
+    const agents = left.size === 0 ? [] : some;
+    const change = running ? { change: view.number } : {};
+    mutate({ program, agents, ...change }, { onSuccess: () => done?.() });
+  };
+  const choose = (agent: string) => {
+    const next = new Set(left);
+    if (!next.delete(agent)) next.add(agent);
+    setLeft(next);
+  };
+  return (
+    <div className={css.page}>
+      <h1>Packets of {view.connected.length === 1 ? "one agent" : `${view.connected.length} agents`}</h1>
+      <ProgramForm now={view} order={{ give, isPending, error }}>
+        <fieldset className={css.agents} disabled={running}>
+          <legend>{running ? "The agents that were asked run it to its end" : "On the agents"}</legend>
+          {view.connected.map(({ agent, takes_orders }) => (
+            <label key={agent} data-off={!takes_orders || undefined}>
+              <input
+                type="checkbox"
+                checked={takes_orders && !left.has(agent)}
+                disabled={!takes_orders}
+                onChange={() => choose(agent)}
+              />
+              {agent}
+              {!takes_orders && " (without --packet-programs)"}
+            </label>
+          ))}
+          {view.connected.length === 0 && <span>None is connected.</span>}
+        </fieldset>
+      </ProgramForm>
+      {failure && (
+        <p className={css.alarm} role="alert">
+          {failure.message}. What follows is the last that was heard.
+        </p>
+      )}
+      {view.state !== "idle" && <Told view={view} />}
+    </div>
+  );
+}
+
+/** A time between two agents. Its jitter is not told: the clocks are not exact enough. */
+function betweenRow(of: BetweenView): LegRow {
+  return {
+    agent: `${of.from_agent} → ${of.to_agent}`,
+    name: `${placeWords(of.from)} → ${placeWords(of.to)}`,
+    times: { ...of.times, packets: of.packets },
+    cells: [timeWords(of.p50), timeWords(of.p99), timeWords(of.p999), ""],
+  };
+}
+
+function Told({ view }: { view: FleetView }) {
+  const running = view.state === "running";
+  const told = view.agents.filter(({ state }) => state !== "refused");
+  const quiet = told.filter(({ state }) => state === "silent" || state === "gone");
+  const rows = [
+    ...view.between.map(betweenRow),
+    ...told.flatMap(({ agent, view: at }) => (at.total ? legRows(at.legs, at.total, agent) : [])),
+  ];
+  const drops = told.map(({ agent, view: at }) => ({ agent, drops: at.drops }));
+  const places = told.map(({ agent, view: at }) => ({ agent, places: at.places, elapsedMs: at.elapsed_ms }));
+  const sum = (of: (agent: FleetView["agents"][number]) => number) => told.reduce((all, agent) => all + of(agent), 0);
+  return (
+    <>
+      <p className={css.state} role="status" data-running={running || undefined}>
+        <strong>{running ? "Runs" : "Has ended"}</strong>
+        <span>
+          {formatDuration(Math.round(view.elapsed_ms / 100) * 1e8)}
+          {running && ` of ${formatDuration(view.limit_ms * 1e6)}`}
+        </span>
+        <span>
+          on {told.length} of {view.agents.length} agents
+        </span>
+        <span>{number(sum((agent) => agent.view.sightings))} sightings</span>
+        {view.changes > 0 && <span>changed {view.changes === 1 ? "once" : `${view.changes} times`} without a gap</span>}
+        {quiet.length > 0 && (
+          <span className={css.bad}>partial: {quiet.map(({ agent, state }) => `${agent} is ${state}`).join(", ")}</span>
+        )}
+      </p>
+      <Agents view={view} />
+      {rows.length > 0 && <Legs rows={rows} />}
+      {view.clocks.length > 0 && (
+        <ul className={css.clocks} aria-label="Clocks">
+          {view.clocks.map((clock) => (
+            <li key={`${clock.agent} ${clock.than}`}>{clockWords(clock)}</li>
+          ))}
+        </ul>
+      )}
+      {drops.some((one) => one.drops.length > 0) && <Drops of={drops} />}
+      {places.some((one) => one.places.length > 0) && <Places of={places} />}
+    </>
+  );
+}
+
+/** What each agent does, and which of its packets others saw. */
+function Agents({ view }: { view: FleetView }) {
+  const meets = view.agents.some(({ met }) => met);
+  const heads = ["Agent", "State", "Sightings", "Packets"];
+  const more = ["Reached another", "Only left", "Only came", "Stayed", "Dropped"];
+  return (
+    <section className={css.card} aria-label="Agents">
+      <Table heads={[...heads, ...(meets ? more : []), ""]} words={2}>
+        {view.agents.map((agent) => {
+          const { view: at } = agent;
+          const told = agent.state !== "refused";
+          const met = told ? agent.met : undefined;
+          const bad = ["silent", "gone", "refused"].includes(agent.state);
+          return (
+            <tr key={agent.agent}>
+              <th scope="row">{agent.agent}</th>
+              <td className={`${css.words} ${bad ? css.bad : ""}`}>{stateWords(agent)}</td>
+              <td>{told && number(at.sightings)}</td>
+              <td>{told && number(at.journeys)}</td>
+              {meets && (
+                <>
+                  <td>{met ? number(met.met) : ""}</td>
+                  <td>{met ? number(met.only_left) : ""}</td>
+                  <td>{met ? number(met.only_came) : ""}</td>
+                  <td>{met ? number(met.whole) : ""}</td>
+                  <td>{met ? number(met.dropped) : ""}</td>
+                </>
+              )}
+              <td className={`${css.words} ${css.quiet}`}>{missingWords(agent).join("; ")}</td>
+            </tr>
+          );
+        })}
+      </Table>
+    </section>
+  );
+}
