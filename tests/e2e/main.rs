@@ -42,6 +42,7 @@ mod patience;
 mod plugin;
 mod privileges;
 mod propagate;
+mod propagate_contained;
 mod propagate_http2;
 mod propagate_kept;
 mod propagate_option;

@@ -124,6 +124,7 @@ static __always_inline void act(struct attribution *c, __u8 use)
 			tell_alias(c->cause, fresh, WS_ALIAS_GUESS);
 		else if (c->guess)
 			tell_alias(fresh, c->guess, c->woken ? WS_ALIAS_WAKE_UP : WS_ALIAS_GUESS);
+		c->by_waker = c->guess && c->woken;
 		c->woken = 0;
 		c->used = c->pending = 0;
 		c->cause = fresh;
