@@ -1,5 +1,6 @@
 //! One process: its timeline, its candidate beliefs with what was learnt, and its spans that wait.
 
+mod crowds;
 mod due;
 mod facts;
 mod learning;
@@ -23,7 +24,7 @@ use super::within::Within;
 use super::workers::Workers;
 use super::{Found, Named, SolverConfig, Verdict};
 use learning::{Held, FIRST_RETRAINING};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
@@ -68,6 +69,8 @@ pub(super) struct Process {
     opinions: Opinions,
     /// Trial of the kernel's claims by hand-over, if there were any.
     trial: Option<Trial>,
+    /// Calls whose claims are not believed because they are too many for their request.
+    crowded: FxHashSet<u32>,
     sharing: Sharing,
     answerers: Answerers,
     after: After,
@@ -102,6 +105,7 @@ impl Default for Process {
             in_doubt: false,
             opinions: Opinions::default(),
             trial: None,
+            crowded: FxHashSet::default(),
             sharing: Sharing::default(),
             answerers: Answerers::default(),
             after: After::default(),
@@ -289,9 +293,12 @@ impl Process {
     fn judge_decision(&mut self, config: &SolverConfig, d: Decision, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let Some(span) = self.waiting.remove(&d.call) else { return };
         self.opinions.judge(&span, &d);
+        let is_crowded = self.crowded.remove(&d.call);
         let verdict = match d.request {
             _ if d.confirmed => self.kept(&span),
-            _ if d.is_open(config) && Trial::believes(&self.trial, &span) => Verdict::Kept(self.claim(&span)),
+            _ if d.is_open(config) && !is_crowded && Trial::believes(&self.trial, &span) => {
+                Verdict::Kept(self.claim(&span))
+            }
             Some(request) => match self.opinions.weigh(&span, &request, d.confidence) {
                 Weighed::Judged(confidence) => Verdict::Found(Found { request, confidence, others: d.others }),
                 Weighed::Claimed(named) => Verdict::Named(named),

@@ -200,7 +200,13 @@ impl Timeline {
             span: span.id,
             is_shared: span.message_id.is_some(),
         };
-        if self.add([Event::Read(r), Event::Answered(r)], span) && r.until_ns > r.end_ns {
+        // A request that is slower than any before comes after events since its start were solved. What follows can
+        // still be its.
+        if r.end_ns < self.taken_to {
+            return;
+        }
+        self.push([Event::Read(r), Event::Answered(r)], span);
+        if r.until_ns > r.end_ns {
             self.add_end(Event::Ended(r));
         }
     }
@@ -224,17 +230,16 @@ impl Timeline {
         let (id, start_ns, tid, socket) = (self.next, span.start_ns, span.tid, span.socket);
         let actor = Actor::of(span.tid, span.coroutine);
         let c = Call { id, class, start_ns, end_ns, maker, tid, actor, for_request, socket };
-        self.add([Event::Sent(c), Event::Replied(c)], span).then_some(c.id)
+        if c.start_ns < self.taken_to {
+            return None;
+        }
+        self.push([Event::Sent(c), Event::Replied(c)], span);
+        Some(c.id)
     }
 
-    fn add(&mut self, events: [Event; 2], span: &Span) -> bool {
-        if events[0].at_ns() < self.taken_to {
-            return false;
-        }
-        let [begin, end] = events;
+    fn push(&mut self, [begin, end]: [Event; 2], span: &Span) {
         self.due.push(Reverse(Due(begin, span.request_seq.unwrap_or(0))));
         self.due.push(Reverse(Due(end, span.response_seq.unwrap_or(0))));
-        true
     }
 
     /// Takes the first events up to a time, `most` of them.

@@ -3,7 +3,9 @@
 use super::super::timeline::{Call, Event, Hint, Maker, Opinion};
 use super::super::trial::Trial;
 use super::super::{Named, Verdict};
+use super::crowds::crowded;
 use super::Process;
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
 
@@ -59,10 +61,15 @@ impl Process {
     /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it
     /// stands.
     pub(super) fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+        let crowded = if self.trial.is_some() { crowded(events) } else { FxHashSet::default() };
+        self.crowded.extend(&crowded);
         let had_failed = self.trial.as_ref().is_some_and(Trial::has_failed);
         for event in &*events {
             let (Event::Sent(call), Some(trial)) = (event, &mut self.trial) else { continue };
             if let Some(span) = self.waiting.get(&call.id).filter(|_| matches!(call.maker, Maker::Claimed(_))) {
+                if crowded.contains(&call.id) {
+                    trial.test(span, false);
+                }
                 trial.enclose(span, self.within.encloses(call.class));
             }
         }
@@ -74,7 +81,9 @@ impl Process {
         for event in events {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
             let exchange = match call.maker {
-                Maker::Claimed(exchange) if failed || self.comes_too_late(call, exchange) => {
+                Maker::Claimed(exchange)
+                    if failed || crowded.contains(&call.id) || self.comes_too_late(call, exchange) =>
+                {
                     self.in_doubt = true;
                     call.maker = Maker::Unknown(Some(Hint { exchange, opinion: Opinion::HandOver }));
                     continue;
