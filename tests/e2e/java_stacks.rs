@@ -62,7 +62,8 @@ fn waited_in(program: &Path, whats: &[&str]) -> (usize, usize) {
     (right, all)
 }
 
-const WAITS: [&str; 9] = ["sleep", "method", "made", "deep", "sorted", "streamed", "letters", "privileged", "guarded"];
+const WAITS: [&str; 10] =
+    ["sleep", "method", "made", "streamed", "letters", "privileged", "guarded", "deep", "sorted", "reflected"];
 
 #[test]
 fn functions_of_java_are_told_as_the_program_knows_them() {

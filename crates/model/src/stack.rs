@@ -66,8 +66,8 @@ impl Stack {
 
 /// Whether each program has this function, so that it says nothing of this one.
 fn is_plumbing(frame: &Frame) -> bool {
-    const MODULES: [&str; 4] = ["libc.", "libc-", "libpthread", "ld-"];
-    const FUNCTIONS: [&str; 9] = [
+    const MODULES: [&str; 5] = ["libc.", "libc-", "libpthread", "ld-", "libjvm."];
+    const FUNCTIONS: [&str; 13] = [
         "runtime.",
         "internal/poll.",
         "internal/runtime",
@@ -77,6 +77,10 @@ fn is_plumbing(frame: &Frame) -> bool {
         "core::ops::",
         "__",
         "pthread_",
+        "java.",
+        "javax.",
+        "jdk.",
+        "sun.",
     ];
     frame.function.is_empty()
         || MODULES.iter().any(|module| frame.module.starts_with(module))
@@ -133,6 +137,15 @@ mod tests {
         let user = vec![frame("clock_nanosleep", "libc.so.6"), frame("nap", "shop"), frame("main", "shop")];
         let stack = Stack { user, kernel: Vec::new() };
         assert_eq!(stack.telling()[0].function, "nap");
+        let user = vec![
+            frame("Unsafe_Park", "libjvm.so"),
+            frame("jdk.internal.misc.Unsafe.park", ""),
+            frame("java.util.concurrent.locks.LockSupport.park", ""),
+            frame("javaassist.Shop.price", ""),
+            frame("java.lang.Thread.run", ""),
+        ];
+        let java = Stack { user, kernel: Vec::new() };
+        assert_eq!(java.telling()[0].function, "javaassist.Shop.price");
         let only = Stack { user: vec![frame("clock_nanosleep", "libc.so.6")], kernel: Vec::new() };
         assert_eq!(only.telling().len(), 1);
         assert!(Stack::default().telling().is_empty());
