@@ -17,7 +17,7 @@ fn injects(test: &str) -> bool {
     let checked = wirespan(&["check", "--format", "json"]);
     let table: Value = serde_json::from_slice(&checked.stdout).unwrap();
     let rows = table["features"].as_array().unwrap();
-    let row = rows.iter().find(|f| f["feature"] == "context put into HTTP/1 requests").expect("a row of the table");
+    let row = rows.iter().find(|f| f["feature"] == "context put into requests").expect("a row of the table");
     println!("{row}");
     if row["active"] == false {
         crate::harness::skip(test, &format!("stands down: {}", row["remedy"]));

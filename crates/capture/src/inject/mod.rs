@@ -140,7 +140,7 @@ pub(crate) fn start(
     targets: &Targets,
 ) -> Feature {
     let row = |rung, active, lost: &str, remedy: String| Feature {
-        feature: "context put into HTTP/1 requests",
+        feature: "context put into requests",
         rung,
         active,
         costs: "",
