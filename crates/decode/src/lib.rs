@@ -41,6 +41,7 @@ pub mod openwire;
 pub mod postgresql;
 pub mod proxy;
 pub mod pulsar;
+pub mod quic;
 pub mod redis;
 pub mod rocketmq;
 pub mod smtp;
@@ -266,5 +267,6 @@ pub const REGISTRY: &[&dyn Protocol] = &[
     &smtp::Smtp,
     &socks::Socks,
     &tls::Tls,
+    &quic::Quic,
     &zookeeper::ZooKeeper,
 ];

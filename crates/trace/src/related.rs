@@ -43,11 +43,12 @@ pub(crate) fn same_process(a: &Span, b: &Span) -> bool {
     a.pid != 0 && a.pid == b.pid && a.host_id == b.host_id
 }
 
-/// Whether this is a connection over datagrams whose protocol is not read, such as QUIC. It carries requests that are
-/// not seen: it is no request itself, makes no call and is made for none. (One datagram and its answer may be a call.)
+/// Whether this is a connection over datagrams of which nothing is read, or only how it began (QUIC). It carries
+/// requests that are not seen: it is no request itself, makes no call and is made for none. (One datagram and its answer
+/// may be a call.)
 pub(crate) fn is_datagram_connection(span: &Span) -> bool {
     let has_many = |(key, value): &Attr| key == "wirespan.calls" && matches!(value, Value::Int(calls) if *calls > 2);
-    span.protocol == "udp" && span.attrs.iter().any(has_many)
+    matches!(&*span.protocol, "udp" | "quic") && span.attrs.iter().any(has_many)
 }
 
 /// Whether this is a connection of an unknown protocol on which nothing was answered, and so no request: loops wake

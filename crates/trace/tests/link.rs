@@ -266,13 +266,13 @@ fn unix_sockets_without_address_are_not_joined_by_chance() {
 /// A proxy that speaks HTTP/3 on one side: the requests inside its datagrams are not seen.
 #[test]
 fn datagrams_of_a_connection_make_no_calls_and_one_datagram_may() {
-    for (calls, is_request) in [(40, false), (2, true)] {
+    for (protocol, calls, is_request) in [("udp", 40, false), ("udp", 2, true), ("quic", 40, false)] {
         let mut w = World::default();
         let a = w.call(None, USER, edge(), T0, T0 + 30 * MS);
         let b = w.call(Some(a), edge(), cart(), T0 + 3 * MS, T0 + 27 * MS);
         for i in [a.client, a.server] {
             let span = &mut w.spans[i];
-            (span.protocol, span.operation, span.target) = ("udp".into(), "".into(), "".into());
+            (span.protocol, span.operation, span.target) = (protocol.into(), "".into(), "".into());
             span.attrs.push(("wirespan.calls".into(), Value::Int(calls)));
         }
         let traces = link(w.arcs());
