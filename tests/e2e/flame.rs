@@ -1,6 +1,7 @@
 //! In which code slow requests ran: a server whose functions are known is asked, and its flame graph is compared.
 
 use crate::harness::{can_trace, compile_with, eventually, has, root, wirespan, within, Running, WIRESPAN};
+use crate::trace_why::get;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,12 +19,6 @@ fn ask(port: u16, path: &str) {
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
-}
-
-fn get(ui: &str, path: &str) -> Value {
-    let answer = ureq::get(format!("http://{ui}/api/v1/{path}")).call().ok();
-    let text = answer.and_then(|mut answer| answer.body_mut().read_to_string().ok()).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// The served spans of a path whose waits were recorded for this reason.

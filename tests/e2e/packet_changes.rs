@@ -6,6 +6,7 @@ use crate::packets::{made, ready, ECHO};
 use crate::running::reader;
 use crate::spaces::Spaces;
 use crate::split::Place;
+use crate::trace_why::get;
 use serde_json::{json, Value};
 use std::path::Path;
 use std::time::Duration;
@@ -104,8 +105,7 @@ fn a_program_of_agents_changes_with_its_file_without_a_gap() {
     let mut client = Running::start(WIRESPAN, &args);
     client.wait_for("2 agents were asked");
     let runs = || {
-        let mut now = ureq::get(format!("http://{}/api/v1/packets/agents", place.ui())).call().unwrap();
-        let now: Value = serde_json::from_str(&now.body_mut().read_to_string().unwrap()).unwrap();
+        let now = get(place.ui(), "packets/agents");
         now["agents"].as_array().unwrap().iter().all(|agent| agent["state"] == "running").then_some(())
     };
     within(Duration::from_secs(30), "both agents run it", runs);

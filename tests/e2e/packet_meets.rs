@@ -6,6 +6,7 @@ use crate::packets::{made, ready};
 use crate::running::reader;
 use crate::spaces::{lacking, Spaces};
 use crate::split::Place;
+use crate::trace_why::get;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -149,9 +150,10 @@ fn packets_of_two_agents_meet_and_their_times_have_errors() {
     let args = ["packet", fleet, "--fleet", "--server", place.ui(), "--format", "json"];
     let mut client = Running::start(WIRESPAN, &args);
     client.wait_for("agents were asked");
-    let ask = || -> Value {
-        let mut answer = ureq::get(format!("http://{}/api/v1/packets/agents", place.ui())).call().unwrap();
-        serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+    let ask = || {
+        let now = get(place.ui(), "packets/agents");
+        assert!(!now.is_null(), "the server does not answer");
+        now
     };
     within(Duration::from_secs(15), "both see packets", || {
         ask()["agents"].as_array().unwrap().iter().all(|agent| agent["state"] == "running").then_some(())

@@ -43,15 +43,25 @@ impl Fleet {
             (asked.collect::<Vec<_>>(), meets)
         };
         let ask = Ask::Change { program: order.program.clone(), servers, meets };
+        self.ask_all(sessions, number, &ask, |shown, why| shown.why = format!("the change did not reach it: {why}"));
+        Ok(())
+    }
+
+    /// Asks these agents; `unreached` notes why one was not reached.
+    fn ask_all(
+        &self,
+        sessions: impl IntoIterator<Item = u64>,
+        number: u64,
+        ask: &Ask,
+        unreached: impl Fn(&mut FleetAgent, String),
+    ) {
         for session in sessions {
-            if let Err(why) = self.ask(session, number, &ask) {
-                let mut collected = self.collected();
-                if let Some(agent) = collected.agents.iter_mut().find(|agent| agent.session == session) {
-                    agent.shown.why = format!("the change did not reach it: {why}");
-                }
+            let Err(why) = self.ask(session, number, ask) else { continue };
+            let mut collected = self.collected();
+            if let Some(agent) = collected.agents.iter_mut().find(|agent| agent.session == session) {
+                unreached(&mut agent.shown, why);
             }
         }
-        Ok(())
     }
 }
 
@@ -121,14 +131,10 @@ impl FleetSource for Fleet {
             collected.number
         };
         let ask = Ask::Run { program: order.program.clone(), servers, meets };
-        for (session, ..) in chosen.iter().filter(|(.., status)| status.agent.takes_orders) {
-            if let Err(why) = self.ask(*session, number, &ask) {
-                let mut collected = self.collected();
-                if let Some(agent) = collected.agents.iter_mut().find(|agent| agent.session == *session) {
-                    (agent.shown.state, agent.shown.why) = (FleetState::Refused, format!("it was not reached: {why}"));
-                }
-            }
-        }
+        let takers = chosen.iter().filter(|(.., status)| status.agent.takes_orders).map(|(session, ..)| *session);
+        self.ask_all(takers, number, &ask, |shown, why| {
+            (shown.state, shown.why) = (FleetState::Refused, format!("it was not reached: {why}"));
+        });
         Ok(())
     }
 }

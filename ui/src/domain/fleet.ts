@@ -1,8 +1,7 @@
 // What the agents of a server tell of their packets, in words.
 import type { ClockView, FleetAgent, TimeView } from "../api/types";
 import { formatDuration } from "./duration";
-
-const number = (n: number) => n.toLocaleString("en");
+import { number } from "./number";
 
 /** A time between two machines: with its error, or unknown if the error is greater. */
 export function timeWords(of: TimeView | null | undefined): string {

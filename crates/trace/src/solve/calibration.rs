@@ -44,28 +44,28 @@ pub(super) struct Calibration {
     time: [f64; 2],
 }
 
-/// Counts an event; older ones count less.
-fn count(all: &mut f64, good: &mut f64, is_good: bool) {
+/// Counts an event that tests so much of one; older ones count less.
+fn count(all: &mut f64, good: &mut f64, tests: f64, is_good: bool) {
     let keep = 1.0 - 1.0 / RECENT;
-    *all = *all * keep + 1.0;
+    *all = *all * keep + tests;
     *good = *good * keep + f64::from(u8::from(is_good));
 }
 
 impl Calibration {
     /// A request answered while others were open.
     pub(super) fn answered(&mut self, foretold: bool) {
-        count(&mut self.answers, &mut self.foretold, foretold);
+        count(&mut self.answers, &mut self.foretold, 1.0, foretold);
     }
 
     /// A call whose request is certain was tested; several requests might have made it.
     pub(super) fn test(&mut self, passed: bool) {
-        count(&mut self.tested, &mut self.passed, passed);
+        count(&mut self.tested, &mut self.passed, 1.0, passed);
     }
 
     /// A call whose request is certain came while that request was open, or after it.
     pub(super) fn came(&mut self, class: Class, late: bool) {
         let [all, after] = self.late.entry(class).or_default();
-        count(all, after, late);
+        count(all, after, 1.0, late);
     }
 
     /// A call whose request is not known came, while some request was open or none. It tells the less, the less of the
@@ -73,9 +73,8 @@ impl Calibration {
     pub(super) fn met(&mut self, class: Class, none_open: bool) {
         let [time, idle] = self.time;
         let [all, after] = self.late.entry(class).or_default();
-        let keep = 1.0 - 1.0 / RECENT;
-        *all = *all * keep + (idle / time.max(1.0)).max(f64::from(u8::from(none_open)));
-        *after = *after * keep + f64::from(u8::from(none_open));
+        let tests = if none_open { 1.0 } else { idle / time.max(1.0) };
+        count(all, after, tests, none_open);
     }
 
     /// Time has passed, ns.

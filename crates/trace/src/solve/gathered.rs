@@ -6,16 +6,17 @@
 //! Else each record gets a span of its own (`create`, as OpenTelemetry's conventions call it), with its request as
 //! parent, and with the link to its consumer; the produce has no parent.
 
+use super::workers::inherits;
 use super::{confidence, trial, CONFIDENCE};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::attr::{Value, CAUSE_SPAN};
-use wirespan_model::broker::{kafka_produced, CREATE, KAFKA_BATCHES, KAFKA_CREATED};
+use wirespan_model::broker::{kafka_produced, Records, CREATE, KAFKA_BATCHES, KAFKA_CREATED};
 use wirespan_model::key::hash64;
 use wirespan_model::{Evidence, Span, SpanId, Status, TapSide};
 
 /// Most records of a produce that are followed one by one.
-const MAX_RECORDS: usize = 64;
+const MAX_RECORDS: u64 = 64;
 
 /// Most connections that are remembered.
 const MAX_CONNECTIONS: usize = 4_096;
@@ -56,13 +57,8 @@ pub(super) struct Gathered {
     parts: FxHashMap<SpanId, (SpanId, usize)>,
 }
 
-/// Whether the kernel's claim is inherited from one that acted for a request once.
-fn is_inherited(span: &Span) -> bool {
-    matches!(span.cause_evidence, Some(Evidence::Coroutine | Evidence::ChildTask | Evidence::WakeUp))
-}
-
 /// Whether several requests may have given a producer what this span sent.
-fn may_be_gathered(span: &Span) -> bool {
+pub(super) fn may_be_gathered(span: &Span) -> bool {
     span.protocol == "kafka"
         && span.operation == "Produce"
         && span.tap == TapSide::ClientProcess
@@ -73,20 +69,19 @@ fn may_be_gathered(span: &Span) -> bool {
 }
 
 impl Gathered {
-    /// The records of a produce, if each shall be decided by itself. Of a single record, only the kernel's claim is
-    /// taken back, if its connection gathers records: who waits for more of them acts for whoever came first.
+    /// The records of a produce that [`may_be_gathered`], if each shall be decided by itself. Of a single record, only
+    /// the kernel's claim is taken back, if its connection gathers records: the coroutine that waits for more of them
+    /// acts for the request that came first.
     pub(super) fn split(&mut self, span: &mut Arc<Span>) -> Option<Vec<Arc<Span>>> {
-        if !may_be_gathered(span) {
-            return None;
-        }
-        let records: Vec<_> = records(span).take(MAX_RECORDS + 1).collect();
+        let number = |(part, _): &(Records<'_>, _)| part.last.saturating_add(1).saturating_sub(part.first);
+        let number = kafka_produced(span).iter().map(number).fold(0, u64::saturating_add);
         let connection = (span.host_id, span.socket);
         let habit = self.habits.get(&connection).copied();
-        if records.len() == 1 && habit.is_some_and(Habit::gathers) && is_inherited(span) {
+        if number == 1 && habit.is_some_and(Habit::gathers) && inherits(span) {
             let own = Arc::make_mut(span);
             (own.cause, own.cause_evidence) = (None, Some(Evidence::Inferred));
         }
-        if !(2..=MAX_RECORDS).contains(&records.len()) {
+        if !(2..=MAX_RECORDS).contains(&number) {
             return None;
         }
         if habit.is_none() {
@@ -95,7 +90,7 @@ impl Gathered {
             }
             self.habits.insert(connection, Habit::default());
         }
-        let records: Vec<Arc<Span>> = records.into_iter().map(Arc::new).collect();
+        let records: Vec<Arc<Span>> = records(span).map(Arc::new).collect();
         self.parts.extend(records.iter().enumerate().map(|(i, part)| (part.id, (span.id, i))));
         let sent = Sent { produce: span.clone(), left: records.len(), records: records.clone() };
         self.sent.insert(span.id, sent);
@@ -173,7 +168,7 @@ fn sure(span: &Span) -> f32 {
 /// so that it is a call of the same class as a produce with one record.
 fn records(produce: &Span) -> impl Iterator<Item = Span> + '_ {
     kafka_produced(produce).into_iter().flat_map(move |(part, batch)| {
-        (part.first..=part.last).take(MAX_RECORDS + 1).map(move |number| {
+        (part.first..=part.last).map(move |number| {
             let kept = |key: &str| matches!(key, "messaging.system.name" | "messaging.client.id");
             let mut attrs: Vec<_> = produce.attrs.iter().filter(|(key, _)| kept(key)).cloned().collect();
             attrs.extend([

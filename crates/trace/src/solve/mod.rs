@@ -50,7 +50,7 @@ mod within;
 mod workers;
 
 use crate::related::{is_datagram_connection, is_silent_connection};
-use gathered::Gathered;
+use gathered::{may_be_gathered, Gathered};
 use process::Process;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -150,9 +150,10 @@ impl Solver {
 
     /// Takes a span; it goes to `sink` now, unless it waits for its cause.
     pub fn push(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
-        let serves = |process: &Process| process.batches.serve();
-        let process = self.processes.get(&(span.host_id, span.pid)).filter(|p| self.config.enabled && serves(p));
-        let Some(records) = process.and_then(|_| self.gathered.split(&mut span)) else { return self.take(span, sink) };
+        let process = || self.processes.get(&(span.host_id, span.pid));
+        let serves = self.config.enabled && may_be_gathered(&span) && process().is_some_and(|p| p.batches.serve());
+        let records = if serves { self.gathered.split(&mut span) } else { None };
+        let Some(records) = records else { return self.take(span, sink) };
         let mut gathered = std::mem::take(&mut self.gathered);
         records.into_iter().for_each(|record| self.take(record, &mut |record| gathered.give(record, sink)));
         self.gathered = gathered;

@@ -261,6 +261,7 @@ impl Process {
         self.longest_ns -= self.longest_ns / 64;
         if self.goal_ns == u64::MAX || self.timeline.is_empty() {
             // Calls that lie within no request.
+            self.crowded.clear();
             for (_, span) in std::mem::take(&mut self.waiting) {
                 let verdict = self.kept(&span);
                 out(span, verdict);

@@ -47,11 +47,14 @@ pub(super) struct Workers {
     of_class: FxHashMap<u64, Served>,
 }
 
-/// Whether a claim is inherited: its coroutine was started or woken by one that acted for the request. What threads
-/// claim is tried in another way ([`trial`](super::trial)).
+/// Whether a claim is inherited: its thread or coroutine was started or woken by one that acted for the request.
+pub(super) fn inherits(span: &Span) -> bool {
+    matches!(span.cause_evidence, Some(Evidence::Coroutine | Evidence::WakeUp | Evidence::ChildTask))
+}
+
+/// Whether a coroutine has inherited a claim. What threads claim is tried in another way ([`trial`](super::trial)).
 fn is_inherited(span: &Span) -> bool {
-    let by_birth = matches!(span.cause_evidence, Some(Evidence::Coroutine | Evidence::WakeUp | Evidence::ChildTask));
-    by_birth && span.coroutine != 0 && span.parent_span_id.is_none()
+    inherits(span) && span.coroutine != 0 && span.parent_span_id.is_none()
 }
 
 impl Workers {

@@ -1,14 +1,13 @@
 import { useState } from "react";
 import { useFleetOrder } from "../../api/queries";
 import type { BetweenView, FleetView } from "../../api/types";
-import { formatDuration } from "../../domain/duration";
 import { clockWords, missingWords, stateWords, timeWords } from "../../domain/fleet";
 import { placeWords } from "../../domain/heat";
+import { number } from "../../domain/number";
 import css from "./PacketsPage.module.css";
 import { ProgramForm } from "./ProgramForm";
+import { RunState } from "./RunState";
 import { Drops, type LegRow, Legs, legRows, Places, Table } from "./Tables";
-
-const number = (n: number) => n.toLocaleString("en");
 
 /** Packet programs on the agents of this server. */
 export function Fleet({ view, failure }: { view: FleetView; failure: Error | null }) {
@@ -70,7 +69,6 @@ function betweenRow(of: BetweenView): LegRow {
 }
 
 function Told({ view }: { view: FleetView }) {
-  const running = view.state === "running";
   const told = view.agents.filter(({ state }) => state !== "refused");
   const quiet = told.filter(({ state }) => state === "silent" || state === "gone");
   const rows = [
@@ -80,23 +78,18 @@ function Told({ view }: { view: FleetView }) {
   const drops = told.map(({ agent, view: at }) => ({ agent, drops: at.drops }));
   const places = told.map(({ agent, view: at }) => ({ agent, places: at.places, elapsedMs: at.elapsed_ms }));
   const sum = (of: (agent: FleetView["agents"][number]) => number) => told.reduce((all, agent) => all + of(agent), 0);
+  const seen = (
+    <>
+      <span>
+        on {told.length} of {view.agents.length} agents
+      </span>
+      <span>{number(sum((agent) => agent.view.sightings))} sightings</span>
+    </>
+  );
+  const silent = quiet.map(({ agent, state }) => `${agent} is ${state}`).join(", ");
   return (
     <>
-      <p className={css.state} role="status" data-running={running || undefined}>
-        <strong>{running ? "Runs" : "Has ended"}</strong>
-        <span>
-          {formatDuration(Math.round(view.elapsed_ms / 100) * 1e8)}
-          {running && ` of ${formatDuration(view.limit_ms * 1e6)}`}
-        </span>
-        <span>
-          on {told.length} of {view.agents.length} agents
-        </span>
-        <span>{number(sum((agent) => agent.view.sightings))} sightings</span>
-        {view.changes > 0 && <span>changed {view.changes === 1 ? "once" : `${view.changes} times`} without a gap</span>}
-        {quiet.length > 0 && (
-          <span className={css.bad}>partial: {quiet.map(({ agent, state }) => `${agent} is ${state}`).join(", ")}</span>
-        )}
-      </p>
+      <RunState of={view} told={seen} missing={silent && `partial: ${silent}`} />
       <Agents view={view} />
       {rows.length > 0 && <Legs rows={rows} />}
       {view.clocks.length > 0 && (

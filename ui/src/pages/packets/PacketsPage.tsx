@@ -1,11 +1,12 @@
 import { useEffect } from "react";
 import { useFleet, usePacketOrder, usePackets } from "../../api/queries";
 import type { PacketsView } from "../../api/types";
-import { formatDuration } from "../../domain/duration";
+import { number } from "../../domain/number";
 import { Failure, Loading, Notice } from "../../parts/Notice";
 import { Fleet } from "./Fleet";
 import css from "./PacketsPage.module.css";
 import { ProgramForm } from "./ProgramForm";
+import { RunState } from "./RunState";
 import { Drops, Legs, legRows, Places } from "./Tables";
 
 /** Packet programs: one runs at a time, and its tables change while it runs. */
@@ -57,22 +58,16 @@ function Off() {
 }
 
 function Shown({ view }: { view: PacketsView }) {
-  const running = view.state === "running";
-  const number = (n: number) => n.toLocaleString("en");
+  const told = (
+    <>
+      <span>{number(view.sightings)} sightings</span>
+      {view.journeys > 0 && <span>{number(view.journeys)} packets</span>}
+      {view.resent > 0 && <span>{number(view.resent)} sent again</span>}
+    </>
+  );
   return (
     <>
-      <p className={css.state} role="status" data-running={running || undefined}>
-        <strong>{running ? "Runs" : "Has ended"}</strong>
-        <span>
-          {formatDuration(Math.round(view.elapsed_ms / 100) * 1e8)}
-          {running && ` of ${formatDuration(view.limit_ms * 1e6)}`}
-        </span>
-        <span>{number(view.sightings)} sightings</span>
-        {view.journeys > 0 && <span>{number(view.journeys)} packets</span>}
-        {view.resent > 0 && <span>{number(view.resent)} sent again</span>}
-        {view.changes > 0 && <span>changed {view.changes === 1 ? "once" : `${view.changes} times`} without a gap</span>}
-        {view.lost > 0 && <span className={css.bad}>{number(view.lost)} sightings lost</span>}
-      </p>
+      <RunState of={view} told={told} missing={view.lost > 0 && `${number(view.lost)} sightings lost`} />
       {view.notes.length > 0 && (
         <ul className={css.notes} aria-label="Notes">
           {view.notes.map((note) => (

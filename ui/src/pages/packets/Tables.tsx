@@ -2,10 +2,10 @@ import { type ReactNode, useState } from "react";
 import type { HeatView, LegView, PacketsView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
 import { placeWords } from "../../domain/heat";
+import { number } from "../../domain/number";
 import { HeatMap } from "./HeatMap";
 import css from "./PacketsPage.module.css";
 
-const number = (n: number) => n.toLocaleString("en");
 const WHOLE = "the whole way";
 const nameOf = (leg: LegView) => `${placeWords(leg.from)} → ${placeWords(leg.to)}`;
 

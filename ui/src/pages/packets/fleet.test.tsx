@@ -1,10 +1,10 @@
 // The page of packet programs on agents, against a server that is made up.
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { expect, test, vi } from "vitest";
-import type { FleetAgent, FleetView, HeatView, PacketPlace, PacketsView } from "../../api/types";
+import type { FleetAgent, FleetView, HeatView } from "../../api/types";
+import { at, nothing } from "../../testing/packets";
 import { show } from "../../testing/render";
 
-const at = (point: string, device: string): PacketPlace => ({ point, device, netns: "", tunnel: "" });
 const heat: HeatView = {
   packets: 90,
   mean_ns: 1000,
@@ -14,21 +14,7 @@ const heat: HeatView = {
   halves: [[20, 90]],
   seconds: [],
 };
-const off: PacketsView = {
-  state: "off",
-  program: "",
-  changes: 0,
-  elapsed_ms: 0,
-  limit_ms: 0,
-  sightings: 0,
-  lost: 0,
-  notes: [],
-  journeys: 0,
-  resent: 0,
-  places: [],
-  legs: [],
-  drops: [],
-};
+const off = nothing("off");
 const agent = (name: string, more: Partial<FleetAgent>): FleetAgent => ({
   agent: name,
   state: "running",

@@ -1,10 +1,10 @@
 // The page of packet programs against a server that is made up.
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { expect, test, vi } from "vitest";
-import type { HeatView, PacketPlace, PacketsView } from "../../api/types";
+import type { HeatView, PacketsView } from "../../api/types";
+import { at, nothing } from "../../testing/packets";
 import { show } from "../../testing/render";
 
-const at = (point: string, device: string, netns = ""): PacketPlace => ({ point, device, netns, tunnel: "" });
 const heat = (packets: number, half: number): HeatView => ({
   packets,
   mean_ns: 2 ** (half / 2),
@@ -17,21 +17,7 @@ const heat = (packets: number, half: number): HeatView => ({
   ],
   seconds: [{ second: 1_795_297_682, halves: [[half, packets]] }],
 });
-const idle: PacketsView = {
-  state: "idle",
-  program: "",
-  changes: 0,
-  elapsed_ms: 0,
-  limit_ms: 0,
-  sightings: 0,
-  lost: 0,
-  notes: [],
-  journeys: 0,
-  resent: 0,
-  places: [],
-  legs: [],
-  drops: [],
-};
+const idle = nothing("idle");
 const running: PacketsView = {
   ...idle,
   state: "running",

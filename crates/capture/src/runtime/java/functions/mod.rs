@@ -289,7 +289,8 @@ impl<M: Memory, W: Fn(u64) -> Option<u64>> Walk<'_, M, W> {
 
     /// The caller of a stub of which no frame is known. Some make one that begins with the caller's frame pointer.
     fn stub(&self, at: Registers) -> Option<Made> {
-        // A function of Java returns to no other stub than that which brings the next ones back.
+        // Only one stub is ever the caller of a method: the one to which a virtual thread returns, and which copies its
+        // next frames from the heap back onto the stack.
         if self.address == Address::CalledMade {
             return Some(Made { functions: Vec::new(), caller: Caller::Away });
         }

@@ -292,12 +292,7 @@ fn registers_at(at: FrameAddress, registers: &UnwindRegsNative) -> Registers {
     Registers { ip: at.address(), sp: registers.sp(), fp: frame_pointer(registers) }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn registers_of(at: Registers) -> UnwindRegsNative {
-    UnwindRegsNative::new(at.ip, at.sp, at.fp)
-}
-
-#[cfg(target_arch = "aarch64")]
+/// The first one is the instruction pointer on x86-64, and the link register on arm64, which has the same address.
 fn registers_of(at: Registers) -> UnwindRegsNative {
     UnwindRegsNative::new(at.ip, at.sp, at.fp)
 }
