@@ -86,7 +86,9 @@ pub(crate) fn start(
     let stopping = Arc::clone(&stop);
     let capture_counters = Arc::clone(&counters);
     let watch = watch.map(|watch| watch.start(batches.clone(), Arc::clone(&counters))).transpose()?;
-    let (watch, offer) = watch.unzip();
+    let (watch, offer) = watch.map(|started| (started.watching, (started.offer, started.ends))).unzip();
+    let (offer, watched_ends) = offer.unzip();
+    let options = Options { watched_ends, ..options };
     let host_id = enricher.host_id();
     let mirror = mirror.map(|m| m.start(&join, host_id, batches.clone(), Arc::clone(&counters))).transpose()?;
     let (names, spans_out, flows_out) = (Arc::clone(&enricher), batches.clone(), batches.clone());

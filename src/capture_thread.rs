@@ -304,8 +304,8 @@ impl CaptureThread {
         }
     }
 
-    fn offer(&self) {
-        if let Some(watch) = &self.watch {
+    fn offer(&mut self) {
+        if let Some(watch) = &mut self.watch {
             watch.spans(&self.batch);
         }
     }

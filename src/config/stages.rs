@@ -27,6 +27,7 @@ pub(crate) fn capture_options(config: &Config) -> Result<wirespan_capture::Optio
         actors: c.actors,
         waits: slow(config)?.options(),
         propagate: Propagate::from_word(&c.propagate).map_err(|why| anyhow!("capture.propagate: {why}"))?,
+        watched_ends: None,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::names::Reason;
 use super::Names;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use wirespan_journey::{Bytes, Joiner, Passing};
@@ -44,9 +44,9 @@ pub(super) fn tuples(span: &Span) -> impl Iterator<Item = FiveTuple> {
     [Some(span.tuple), own].into_iter().flatten()
 }
 
-/// Servers whose packets are to be seen.
-pub(super) fn servers(span: &Span) -> impl Iterator<Item = Endpoint> {
-    tuples(span).map(|tuple| tuple.server)
+/// The server of a request, by all addresses that are known of it.
+pub(super) fn servers(span: &Span) -> impl Iterator<Item = SocketAddr> {
+    tuples(span).map(|tuple| SocketAddr::new(tuple.server.ip.to_canonical(), tuple.server.port))
 }
 
 fn route(from: Endpoint, to: Endpoint) -> Route {

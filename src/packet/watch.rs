@@ -6,7 +6,8 @@
 //!                   kernel ◀──addresses of their servers
 //! ```
 
-use super::{hops, Names};
+use super::offer::{Offered, Words};
+use super::{hops, Names, Offer};
 use crate::counters::Counters;
 use crate::pipeline::Batch;
 use anyhow::{anyhow, Context as _, Result};
@@ -14,6 +15,7 @@ use crossbeam_channel::{bounded, Receiver, Sender};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 use wirespan_capture::packet::{Filter, PacketOptions, Packets};
 use wirespan_journey::{Joiner, Settings};
 use wirespan_model::packet::{Point, TCP};
-use wirespan_model::{Span, TapSide, Transport};
+use wirespan_model::{Span, TapSide};
 
 /// Where packets are seen. Points of sockets say nothing of devices.
 const POINTS: [Point; 4] = [Point::Queue, Point::Xmit, Point::Receive, Point::Drop];
@@ -29,6 +31,7 @@ const RING_BYTES: u32 = 16 << 20;
 /// How often the ring is read.
 const DRAIN_EVERY: Duration = Duration::from_millis(10);
 const EACH_SECOND: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// After a span ends, its packets are in the ring. The span of the asking end goes first, because it knows more.
 const ASKING: Duration = Duration::from_millis(100);
 const ANSWERING: Duration = Duration::from_millis(300);
@@ -41,20 +44,6 @@ const KEPT_BUSY_NS: u64 = 5_000_000_000;
 const QUEUE: usize = 64;
 /// Spans that may wait for their packets.
 const PENDING: usize = 20_000;
-
-/// What is watched.
-#[derive(Clone, Debug)]
-struct Words(Vec<String>);
-
-impl Words {
-    /// Whether the span is of a watched service, or a request to a watched endpoint.
-    fn has(&self, span: &Span) -> bool {
-        let ends = matches!(span.tap, TapSide::ClientProcess | TapSide::ServerProcess);
-        let path = || span.target.split('?').next().unwrap_or_default();
-        let is = |word: &String| *word == *span.resource.service || *word == path() || *word == span.name();
-        ends && span.tuple.transport == Transport::Tcp && span.request_seq.is_some() && self.0.iter().any(is)
-    }
-}
 
 /// What is to be watched, and how.
 pub(crate) struct Watch {
@@ -76,23 +65,13 @@ impl Watching {
     }
 }
 
-/// Where the capture thread puts finished spans.
-#[derive(Clone)]
-pub(crate) struct Offer {
-    words: Words,
-    to: Sender<Vec<Arc<Span>>>,
-    dropped: Arc<AtomicU64>,
-}
-
-impl Offer {
-    /// Offers the watched ones of these. What finds no room has no devices, and is counted.
-    pub(crate) fn spans(&self, spans: &[Arc<Span>]) {
-        let watched: Vec<_> = spans.iter().filter(|span| self.words.has(span)).cloned().collect();
-        let n = watched.len() as u64;
-        if n > 0 && self.to.try_send(watched).is_err() {
-            self.dropped.fetch_add(n, Ordering::Relaxed);
-        }
-    }
+/// The thread runs.
+pub(crate) struct Started {
+    pub(crate) watching: Watching,
+    /// Takes finished spans.
+    pub(crate) offer: Offer,
+    /// The table of ends whose packets are seen; it is to get the servers of targets.
+    pub(crate) ends: Arc<OwnedFd>,
 }
 
 impl Watch {
@@ -109,31 +88,37 @@ impl Watch {
         (!words.is_empty()).then(|| Watch { words: Words(words.to_vec()), options })
     }
 
-    /// Attaches the programs, which see no packet yet, and starts the thread. Says which points this kernel does not
-    /// show.
-    pub(crate) fn start(self, out: Sender<Batch>, counters: Arc<Counters>) -> Result<(Watching, Offer)> {
+    /// Attaches the programs, which see no packet until the table of ends has any, and starts the thread. Says which
+    /// points this kernel does not show.
+    pub(crate) fn start(self, out: Sender<Batch>, counters: Arc<Counters>) -> Result<Started> {
         let Watch { words, options } = self;
         let (to, spans) = bounded(QUEUE);
         let (ready, ready_in) = bounded(1);
         let (stop, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let offer = Offer { words, to, dropped: Arc::clone(&dropped) };
+        let offer = Offer::new(words, to, Arc::clone(&dropped));
         let stopping = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("packets".into()).spawn(move || {
-            let packets = match Packets::open(&options) {
-                Ok(packets) => packets,
+            let opened = || -> Result<_> {
+                let packets = Packets::open(&options)?;
+                let ends = packets.ends()?;
+                Ok((packets, ends))
+            };
+            let (packets, ends) = match opened() {
+                Ok(opened) => opened,
                 Err(error) => {
                     let _ = ready.send(Err(error));
                     return;
                 }
             };
-            let _ = ready.send(Ok(packets.missing().to_vec()));
+            let _ = ready.send(Ok((packets.missing().to_vec(), Arc::new(ends))));
             WatchThread::new(packets, spans, dropped).run(&stopping, &out, &counters);
         })?;
-        let missing = ready_in.recv().map_err(|_| anyhow!("the packets thread ended before it began"))?;
-        for (point, why) in missing.context("--watch-packets")? {
+        let begun = ready_in.recv().map_err(|_| anyhow!("the packets thread ended before it began"))?;
+        let (missing, ends) = begun.context("--watch-packets")?;
+        for (point, why) in missing {
             eprintln!("wirespan: this kernel does not show packets at `{}`: {why}", point.as_str());
         }
-        Ok((Watching { stop, thread }, offer))
+        Ok(Started { watching: Watching { stop, thread }, offer, ends })
     }
 }
 
@@ -143,6 +128,8 @@ struct Counts {
     without_packets: u64,
     hops: u64,
     not_watched: u64,
+    left: u64,
+    forgotten: u64,
     too_many: u64,
 }
 
@@ -152,7 +139,7 @@ type Exchange = (Option<u32>, Option<u32>, Option<u64>);
 /// State of the thread.
 struct WatchThread {
     packets: Packets,
-    spans: Receiver<Vec<Arc<Span>>>,
+    spans: Receiver<Offered>,
     dropped: Arc<AtomicU64>,
     joiner: Joiner,
     names: Names,
@@ -164,10 +151,12 @@ struct WatchThread {
     /// When the devices of an exchange were told.
     told: FxHashMap<Exchange, Instant>,
     counts: Counts,
+    /// When it was looked whether the table of ends has room.
+    looked: Instant,
 }
 
 impl WatchThread {
-    fn new(packets: Packets, spans: Receiver<Vec<Arc<Span>>>, dropped: Arc<AtomicU64>) -> Self {
+    fn new(packets: Packets, spans: Receiver<Offered>, dropped: Arc<AtomicU64>) -> Self {
         let settings = Settings { kept: KEPT, ..Settings::default() };
         WatchThread {
             packets,
@@ -180,6 +169,7 @@ impl WatchThread {
             pending: VecDeque::new(),
             told: FxHashMap::default(),
             counts: Counts::default(),
+            looked: Instant::now(),
         }
     }
 
@@ -203,9 +193,12 @@ impl WatchThread {
     }
 
     fn take_spans(&mut self) {
-        let waiting: Vec<_> = self.spans.try_iter().take(QUEUE).flatten().collect();
-        for span in waiting {
-            hops::servers(&span).for_each(|end| self.watch(SocketAddr::new(end.ip.to_canonical(), end.port)));
+        let offered: Vec<_> = self.spans.try_iter().take(QUEUE).collect();
+        for server in offered.iter().flat_map(|offered| &offered.left) {
+            self.leave(*server);
+        }
+        for span in offered.into_iter().flat_map(|offered| offered.spans) {
+            hops::servers(&span).for_each(|server| self.watch(server));
             let wait = if span.tap == TapSide::ClientProcess { ASKING } else { ANSWERING };
             if self.pending.len() < PENDING {
                 self.pending.push_back((Instant::now() + wait, span));
@@ -219,6 +212,13 @@ impl WatchThread {
         let packets = &self.packets;
         let chosen = *self.servers.entry(server).or_insert_with(|| packets.choose(server).is_ok());
         self.counts.not_watched += u64::from(!chosen);
+    }
+
+    /// The kernel has chosen this server, because a target has to do with it. None of its requests is watched.
+    fn leave(&mut self, server: SocketAddr) {
+        if !self.servers.contains_key(&server) && self.packets.leave(server).is_ok() {
+            self.counts.left += 1;
+        }
     }
 
     /// Reads the ring once. What comes meanwhile is read next time, so that spans are told under a flood, too.
@@ -266,16 +266,26 @@ impl WatchThread {
 
     fn each_second(&mut self, counters: &Counters) {
         self.names = Names::read();
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.looked = Instant::now();
+            let forgotten = self.packets.make_room();
+            if forgotten > 0 {
+                self.counts.forgotten += forgotten as u64;
+                self.servers.clear();
+            }
+        }
         let busy = self.joiner.kept() > KEPT / 2;
         self.joiner.forget(if busy { KEPT_BUSY_NS } else { KEPT_NS });
         self.told.retain(|_, at| at.elapsed() < EACH_SECOND * 5);
         let mut values: Vec<_> = self.packets.counters();
-        let Counts { requests, without_packets, hops, not_watched, too_many } = self.counts;
+        let Counts { requests, without_packets, hops, not_watched, left, forgotten, too_many } = self.counts;
         values.extend([
             ("requests", requests),
             ("requests_without_packets", without_packets),
             ("hops", hops),
             ("servers_not_watched", not_watched),
+            ("servers_left", left),
+            ("servers_forgotten", forgotten),
             ("requests_dropped", too_many),
             ("sightings_not_kept", self.joiner.counts().too_many),
             ("dropped_queue_full", self.dropped.load(Ordering::Relaxed)),

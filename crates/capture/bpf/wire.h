@@ -484,6 +484,7 @@ enum ws_counter {
 	WS_C_LOST_WAITS,		/* waits lost: ring buffer full */
 	WS_C_LOST_SAMPLES,		/* samples of running threads lost: ring buffer full */
 	WS_C_LOST_CALLS,		/* system calls lost: ring buffer full, or no memory for the thread's state */
+	WS_C_PACKET_ENDS_FULL,		/* servers of targets that found no room in the table of watched ends */
 #ifdef WS_CHECKED_RECORDS
 	WS_C_CHECKED_RECORDS, /* data records whose owner was compared */
 	WS_C_CORRUPT_RECORDS, /* times that a task found another task's mark on its record */

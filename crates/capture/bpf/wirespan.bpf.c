@@ -13,6 +13,7 @@
 #include "wire.h"
 #include "wait/contract.h"
 #include "calls/contract.h"
+#include "packet/contract.h"
 #include "core/maps.h"
 #include "core/user.h"
 #include "core/task_state.h"
@@ -97,6 +98,10 @@
 #include "flow/state.h"
 #include "flow/trouble.h"
 #include "flow/sweep.h"
+
+/* Whose packets are watched. */
+#include "packet/ends.h"
+#include "packet/targets.h"
 
 /* Dual-licensed; the kernel is told the GPL half, which its helpers ask for. */
 char LICENSE[] SEC("license") = "GPL";

@@ -49,8 +49,8 @@ pub struct Capture {
     retransmits: bool,
     messages: bool,
     sees_calls: bool,
-    /// Sources that have a reader of their own.
-    with_reader: Vec<&'static dyn Source>,
+    /// Sources that are told the sockets of new targets.
+    adopting: Vec<&'static dyn Source>,
     /// Reads and follows waits, while they are asked for.
     waits: Follower,
     /// Reads system calls, while they are asked for.
@@ -141,13 +141,11 @@ impl Capture {
             }
         }
         let names: Vec<_> = programs.iter().map(|p| p.name).collect();
-        let (mut with_reader, mut readers) = (Vec::new(), Vec::new());
+        let mut readers = Vec::new();
         for source in SOURCES {
-            if let Some(reader) = source.open(&mut skel, &names).map_err(bpf("opening the tables of a source"))? {
-                with_reader.push(*source);
-                readers.push(reader);
-            }
+            readers.extend(source.open(&mut skel, &names).map_err(bpf("opening the tables of a source"))?);
         }
+        let adopting: Vec<_> = SOURCES.iter().copied().filter(|source| source.adopts(&names)).collect();
         if options.hooks_from_start {
             on_demand::want_all(&mut skel);
         }
@@ -160,9 +158,9 @@ impl Capture {
         features.retain(|f| features::programs().any(|p| p.feature == f.feature && asked(p)));
         features.extend(injection);
         features.extend(privilege::features());
-        if !with_reader.is_empty() {
+        if !adopting.is_empty() {
             let pids = targets.processes();
-            with_reader.iter().for_each(|source| source.adopt(&skel, &pids));
+            adopting.iter().for_each(|source| source.adopt(&skel, &pids));
         }
         let uprobes = uprobes(&skel, &programs);
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
@@ -191,7 +189,7 @@ impl Capture {
             retransmits,
             messages,
             sees_calls,
-            with_reader,
+            adopting,
             waits,
             calls: Recorder::default(),
             targets: targets.clone(),
@@ -291,7 +289,7 @@ impl Capture {
         on_demand::look_for_rings(&mut self.skel, &pids);
         self.waits.begin(&pids);
         self.targets.pids.push(pid);
-        self.with_reader.iter().for_each(|source| source.adopt(&self.skel, &pids));
+        self.adopting.iter().for_each(|source| source.adopt(&self.skel, &pids));
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 use crate::inject::Propagate;
 use crate::source::flow::FlowOptions;
 use crate::source::wait::WaitOptions;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use wirespan_model::event::DEFAULT_PAYLOAD_BYTES;
 
 /// What to capture, and how much of it.
@@ -36,6 +38,8 @@ pub struct Options {
     pub actors: u32,
     /// Tell what slow requests waited for.
     pub waits: Option<WaitOptions>,
+    /// The table of ends whose packets are watched ([`Packets::ends`](crate::packet::Packets::ends)).
+    pub watched_ends: Option<Arc<OwnedFd>>,
 }
 
 impl Default for Options {
@@ -55,6 +59,7 @@ impl Default for Options {
             attach_java: false,
             actors: 65536,
             waits: None,
+            watched_ends: None,
         }
     }
 }

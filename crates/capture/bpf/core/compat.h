@@ -130,7 +130,9 @@
 #define TCP_NEW_SYN_RECV 12
 #define ENOENT 2
 #define EINTR 4
+#define E2BIG 7
 #define EAGAIN 11
+#define EEXIST 17
 #define ECONNRESET 104
 #define ERESTARTSYS 512
 

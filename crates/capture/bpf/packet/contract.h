@@ -29,15 +29,24 @@ enum ws_packet_counter {
 	WS_K_LOST = 1,	     /* of these, found no room in the ring */
 	WS_K_UNREADABLE = 2, /* headers that end too early, or are of no known kind */
 	WS_K_LIMITED = 3,    /* not taken: the limit was reached */
-	WS_K_MAX = 4,
+	WS_K_ENDS_FULL = 4,  /* the server of a connection found no room in the table of ends */
+	WS_K_MAX = 5,
 };
 
-/* An address and port whose packets are told. */
+/* An end of connections: an address and port. */
 struct ws_packet_end {
-	__u8 address[16]; /* an IPv4 address is mapped */
+	__u8 address[16]; /* an IPv4 address is mapped; zeros: a target listens at all addresses of `netns` */
 	__u32 port;
+	__u32 netns; /* 0: anywhere */
 };
-_Static_assert(sizeof(struct ws_packet_end) == 20, "ws_packet_end");
+_Static_assert(sizeof(struct ws_packet_end) == 24, "ws_packet_end");
+
+/* Whether packets from and to an end are told. */
+enum ws_packet_end_use {
+	WS_E_LEFT = 0,	 /* no: nobody asks for its requests */
+	WS_E_LEARNT = 1, /* yes: a target connects to it or listens there, and it is not known what for */
+	WS_E_ASKED = 2,	 /* yes: user space has asked */
+};
 
 /* A packet at a point. In a tunnel, the addresses and all that follows are of the inner packet. */
 struct ws_packet {

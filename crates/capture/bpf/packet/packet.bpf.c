@@ -12,6 +12,7 @@
 /* Each header relies only on those above it. */
 #include "core/compat.h"
 #include "packet/contract.h"
+#include "packet/ends.h"
 #include "packet/select.h"
 #include "packet/headers.h"
 #include "packet/parse.h"

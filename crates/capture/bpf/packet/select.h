@@ -16,15 +16,17 @@ struct {
 	__type(value, __u8);
 } packet_netns SEC(".maps");
 
-/* Ends of connections, of which user space chooses more while the programs run. */
+/* Sequence numbers with which connections to chosen ends begin. They show the end behind address translation. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
-	__type(key, struct ws_packet_end);
+	__type(key, __u32);
 	__type(value, __u8);
-} packet_ends SEC(".maps");
+} packet_syns SEC(".maps");
 
 #define WS_MAX_DEVICES 4
+#define TCP_FLAG_OF_SYN 0x02
+#define TCP_FLAG_OF_ACK 0x10
 
 /* Set before load. 0 or an empty mask: any. */
 const volatile bool any_netns = false;
@@ -76,8 +78,45 @@ static __always_inline bool is_end(const __u8 *address, __u16 port)
 {
 	struct ws_packet_end end = { .port = port };
 
+	__u8 *use;
+
 	__builtin_memcpy(end.address, address, sizeof(end.address));
-	return bpf_map_lookup_elem(&packet_ends, &end) != NULL;
+	use = bpf_map_lookup_elem(&packet_ends, &end);
+	return use && *use != WS_E_LEFT;
+}
+
+/*
+ * The first packet of a connection shows the end of its server, before any request is sent: where a target listens at
+ * all addresses, and where the address of the server was translated since a chosen end was seen.
+ */
+static __always_inline bool learn_end(const struct ws_packet *p)
+{
+	struct ws_packet_end end = { .port = p->destination_port, .netns = p->netns };
+	__u8 learnt = WS_E_LEARNT;
+	__u32 seq = p->seq;
+	long refused;
+
+	if (!bpf_map_lookup_elem(&packet_ends, &end) && !bpf_map_lookup_elem(&packet_syns, &seq))
+		return false;
+	end.netns = 0;
+	__builtin_memcpy(end.address, p->destination, sizeof(end.address));
+	refused = bpf_map_update_elem(&packet_ends, &end, &learnt, BPF_NOEXIST);
+	if (refused && refused != -EEXIST)
+		count(WS_K_ENDS_FULL);
+	return !refused;
+}
+
+/* Whether one end of the packet is chosen. */
+static __always_inline bool at_chosen_end(const struct ws_packet *p)
+{
+	bool begins = p->protocol == IPPROTO_TCP && (p->flags & (TCP_FLAG_OF_SYN | TCP_FLAG_OF_ACK)) == TCP_FLAG_OF_SYN;
+	bool to = is_end(p->destination, p->destination_port) || (begins && learn_end(p));
+	__u32 seq = p->seq;
+	__u8 one = 1;
+
+	if (to && begins)
+		bpf_map_update_elem(&packet_syns, &seq, &one, BPF_ANY);
+	return to || is_end(p->source, p->source_port);
 }
 
 /* Whether the addresses, ports and protocol of one header are those of the filter. Global: see parse.h. */
@@ -95,7 +134,7 @@ __noinline int chosen_header(const struct ws_packet *p)
 		return false;
 	if (either_port && p->source_port != either_port && p->destination_port != either_port)
 		return false;
-	if (only_ends && !is_end(p->source, p->source_port) && !is_end(p->destination, p->destination_port))
+	if (only_ends && !at_chosen_end(p))
 		return false;
 	return within(p->source, source_address, source_mask) &&
 	       within(p->destination, destination_address, destination_mask) &&

@@ -14,7 +14,7 @@ use crate::error::{bpf, clear_log, failed_program, listen_to_libbpf, reason, Cap
 use crate::object::packet::{OpenPacketSkel, PacketSkel, PacketSkelBuilder};
 use crate::ring::Ring;
 use crate::source::flow::wire::drop_reasons;
-use crate::wire::contract::{WS_PACKET_COUNTERS, WS_T_VXLAN};
+use crate::wire::contract::{PacketEnd, WS_E_ASKED, WS_E_LEFT, WS_PACKET_COUNTERS, WS_T_VXLAN};
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
@@ -22,7 +22,7 @@ use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject};
 use rustc_hash::FxHashMap;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use wirespan_model::packet::{Point, Sighting};
 
 const _: () = assert!(WS_T_VXLAN == wirespan_model::packet::Tunnel::Vxlan as u32);
@@ -196,8 +196,32 @@ impl Packets {
 
     /// Tells packets from and to this address and port from now on. Of use with [`PacketOptions::only_ends`].
     pub fn choose(&self, end: SocketAddr) -> Result<(), CaptureError> {
-        let put = self.skel.maps.packet_ends.update(&record::end(end), &[1], MapFlags::ANY);
+        let put = self.skel.maps.packet_ends.update(&record::end(end), &[WS_E_ASKED as u8], MapFlags::ANY);
         put.map_err(bpf("choosing an end of connections"))
+    }
+
+    /// Tells packets from and to this address and port no longer, although a target has to do with it.
+    pub fn leave(&self, end: SocketAddr) -> Result<(), CaptureError> {
+        let put = self.skel.maps.packet_ends.update(&record::end(end), &[WS_E_LEFT as u8], MapFlags::ANY);
+        put.map_err(bpf("leaving an end of connections"))
+    }
+
+    /// The table of chosen ends, for [`Options::watched_ends`](crate::Options::watched_ends): then it also gets the
+    /// servers of targets, before their first packet.
+    pub fn ends(&self) -> std::io::Result<OwnedFd> {
+        self.skel.maps.packet_ends.as_fd().try_clone_to_owned()
+    }
+
+    /// If the table of ends is nearly full, forgets all but the addresses where targets listen. Returns how many ends
+    /// those were.
+    pub fn make_room(&self) -> usize {
+        let ends = &self.skel.maps.packet_ends;
+        let keys: Vec<_> = ends.keys().collect();
+        if keys.len() < ends.max_entries() as usize / 4 * 3 {
+            return 0;
+        }
+        let somewhere = keys.iter().filter(|key| PacketEnd::read(key).is_some_and(|end| end.netns == 0));
+        somewhere.filter(|key| ends.delete(key).is_ok()).count()
     }
 
     /// Points that were asked for and that this kernel does not give, with the reason.

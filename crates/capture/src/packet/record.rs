@@ -16,13 +16,13 @@ pub(super) fn device_words(name: &str) -> [u64; 2] {
     [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i])))
 }
 
-/// An end of connections as the kernel programs look it up (`struct ws_packet_end`).
+/// An end of connections, at whichever host, as the kernel programs look it up (`struct ws_packet_end`).
 pub(super) fn end(of: SocketAddr) -> Vec<u8> {
     let address = match of.ip() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     };
-    PacketEnd { address: address.octets(), port: of.port().into() }.to_bytes().to_vec()
+    PacketEnd { address: address.octets(), port: of.port().into(), netns: 0 }.to_bytes().to_vec()
 }
 
 fn point(code: u32) -> Option<Point> {

@@ -5,6 +5,7 @@
 //! with its include in `bpf/wirespan.bpf.c`, and its records in `bpf/wire.h`.
 
 pub(crate) mod calls;
+mod ends;
 pub(crate) mod flow;
 mod messages;
 pub(crate) mod wait;
@@ -16,7 +17,7 @@ use std::any::Any;
 
 /// Every source.
 pub(crate) const SOURCES: &[&dyn Source] =
-    &[&messages::Messages, &flow::source::Bundles, &wait::Waits, &calls::SystemCalls];
+    &[&messages::Messages, &flow::source::Bundles, &wait::Waits, &calls::SystemCalls, &ends::Ends];
 
 /// A source: its kernel programs, and how to size, open and count them.
 pub(crate) trait Source: Sync {
@@ -64,8 +65,13 @@ pub(crate) trait Source: Sync {
         Ok(None)
     }
 
-    /// Tells the kernel the sockets that these processes had before they became targets. Called only if
-    /// [`Source::open`] has returned a reader.
+    /// Whether the kernel is told the sockets that targets have before they become targets.
+    fn adopts(&self, loaded: &[&'static str]) -> bool {
+        let _ = loaded;
+        false
+    }
+
+    /// Tells the kernel the sockets that these processes have already. Called only if [`Source::adopts`].
     fn adopt(&self, skel: &WirespanSkel<'static>, pids: &[u32]) {
         let _ = (skel, pids);
     }

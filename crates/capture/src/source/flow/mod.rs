@@ -174,6 +174,16 @@ impl Flows {
     }
 }
 
+/// Passes on the server's end of every connection of these processes, and where they listen: address (zeros: all
+/// addresses of a namespace), port, and the namespace if there is no address.
+pub(super) fn older_ends(pids: &[u32], tell: &mut dyn FnMut([u8; 16], u16, u32)) {
+    existing::adopt(pids, &mut |known| {
+        let server = if known.serves { known.local } else { known.remote };
+        let netns = if server.is_unspecified() { known.netns } else { 0 };
+        tell(wire::octets(server), known.port, netns);
+    });
+}
+
 /// Tells the kernel about the sockets that these processes hold already.
 fn adopt(skel: &WirespanSkel<'static>, pids: &[u32]) {
     existing::adopt(pids, &mut |known| {

@@ -68,6 +68,10 @@ impl Source for Bundles {
         Ok(Some(Box::new(FlowSource::new(skel)?)))
     }
 
+    fn adopts(&self, loaded: &[&'static str]) -> bool {
+        loaded.contains(&"flow_state")
+    }
+
     fn adopt(&self, skel: &WirespanSkel<'static>, pids: &[u32]) {
         adopt(skel, pids);
     }
