@@ -12,6 +12,7 @@ mod gate;
 mod map;
 mod packet;
 mod packet_fleet;
+mod program_file;
 mod replay;
 mod run;
 mod server;

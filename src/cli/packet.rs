@@ -2,27 +2,27 @@
 
 use super::client::ClientArgs;
 use super::packet_fleet::{self, Wish};
+use super::program_file::ProgramFile;
 use super::Format;
+use crate::clock::now_ns;
 use crate::config::Config;
-use crate::packet::{count, duration, Action, Names, Pcapng, Program, Recorded, Report, Subject, Taps};
+use crate::packet::{count, duration, Action, Awaited, Names, Pcapng, Program, Recorded, Report, Subject, Taps};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use std::collections::BTreeSet;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{BufWriter, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use wirespan_capture::packet::{PacketOptions, Packets};
 use wirespan_model::packet::Sighting;
 
 /// How often the ring is read, and the journeys are told.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// How often the program's file is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often the servers of a service are asked for.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
@@ -90,6 +90,52 @@ impl Screen {
     }
 }
 
+/// Spans of a trace that ended longer ago than this are its last ones, ns.
+const OVER_NS: u64 = 10_000_000_000;
+/// How often the wirespan is asked once more for a trace, when the program ends.
+const LAST_ASKS: u32 = 3;
+
+/// A place for packets until their trace is known, if the program names one. An error if the trace is over.
+fn awaited(program: &Program, args: &PacketArgs, config: &Config) -> Result<Option<Awaited>> {
+    if !program.names_a_trace() {
+        return Ok(None);
+    }
+    // A trace that is not known yet is no error, but a wirespan that does not answer is.
+    args.client.get(config, "/api/v1/status")?;
+    if let Ok(Some(known)) = subject(program, args, config) {
+        if known.end_ns() + OVER_NS < now_ns() {
+            bail!("this trace is over: its packets must have been recorded before, so give their file with --from");
+        }
+    }
+    Ok(Some(Awaited::default()))
+}
+
+/// Moves the packets that belong to the trace, as its spans are known now.
+fn release(awaited: &mut Awaited, program: &Program, args: &PacketArgs, config: &Config, into: &mut Vec<Sighting>) {
+    if let Ok(Some(subject)) = subject(program, args, config) {
+        awaited.release(&subject, into);
+    }
+}
+
+/// The same when the program ends: the last spans come a little later than their packets.
+fn release_last(awaited: &mut Awaited, program: &Program, args: &PacketArgs, config: &Config) -> Vec<Sighting> {
+    let mut last = Vec::new();
+    for _ in 0..LAST_ASKS {
+        std::thread::sleep(TELL_EVERY);
+        release(awaited, program, args, config, &mut last);
+    }
+    if awaited.is_unknown() {
+        eprintln!("wirespan: no span of this trace came, so none of its packets is known");
+    }
+    if awaited.let_go() > 0 {
+        let n = awaited.let_go();
+        eprintln!("wirespan: {n} sightings were let go before the trace was known: narrow the filter");
+    }
+    // Spans do not come in the order of their packets.
+    last.sort_by_key(|s| s.time_ns);
+    last
+}
+
 /// What the filter names by spans.
 fn subject(program: &Program, args: &PacketArgs, config: &Config) -> Result<Option<Subject>> {
     let Some((path, is_trace)) = program.asks()? else { return Ok(None) };
@@ -124,13 +170,12 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
         return packet_fleet::run(&Wish { program, agents: agent, live: *live, format: *format, client }, config);
     }
     let mut program = Program::read(&args.program)?;
-    let subject = subject(&program, args, config)?;
     if let Some(file) = &args.from {
+        let subject = subject(&program, args, config)?;
         return evaluate(file, &program, subject.as_ref(), args);
     }
-    if program.asks()?.is_some_and(|(_, is_trace)| is_trace) {
-        bail!("a trace is over: `trace` selects packets that were recorded before, so give their file with --from");
-    }
+    let mut awaited = awaited(&program, args, config)?;
+    let servers_of = if awaited.is_none() { subject(&program, args, config)? } else { None };
     let mut limit = limit(&program, args)?;
     let mut options = selective(&program, args)?;
     let mut names = names(&program, args)?;
@@ -141,7 +186,7 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     let mut packets = Taps::open(&options)?;
     say_missing(packets.packets());
     let mut servers = BTreeSet::new();
-    if let Some(subject) = &subject {
+    if let Some(subject) = &servers_of {
         choose(packets.packets(), subject, &mut servers)?;
         eprintln!("wirespan: packets of {} servers", servers.len());
     }
@@ -156,25 +201,36 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     loop {
         if file.was_changed() {
             match changed(args, config, &mut packets, &mut servers, &mut seen) {
-                Ok(new) => {
+                Ok((new, mut holds)) => {
                     eprintln!("wirespan: the program has changed; packets are seen by the new one, without a gap");
                     limit = self::limit(&new, args)?;
-                    options = new.options(&args.netns)?;
+                    options = selective(&new, args)?;
                     names = self::names(&new, args)?;
                     report.act(&new.actions);
-                    program = new;
+                    if let (Some(old), Some(new)) = (awaited.take(), &mut holds) {
+                        new.take_over(old);
+                    }
+                    (program, awaited) = (new, holds);
                 }
                 Err(why) => eprintln!("wirespan: the program goes on as it was: {why:#}"),
             }
         }
-        if program.asks()?.is_some() && asked.elapsed() >= ASK_EVERY {
-            if let Ok(Some(now)) = self::subject(&program, args, config) {
-                choose(packets.packets(), &now, &mut servers)?;
-            }
-            asked = Instant::now();
-        }
         let ends = stop.came() || started.elapsed() >= limit || packets.at_limit();
         packets.drain(&mut seen);
+        let asks = program.asks()?.is_some() && asked.elapsed() >= ASK_EVERY;
+        asked = if asks { Instant::now() } else { asked };
+        if let Some(awaited) = &mut awaited {
+            awaited.hold(seen.drain(..));
+            if ends {
+                seen = release_last(awaited, &program, args, config);
+            } else if asks {
+                release(awaited, &program, args, config, &mut seen);
+            }
+        } else if asks {
+            if let Ok(Some(now)) = subject(&program, args, config) {
+                choose(packets.packets(), &now, &mut servers)?;
+            }
+        }
         let reason = |number| packets.reason(number);
         for sighting in seen.drain(..) {
             if let Some(copy) = &mut copy {
@@ -262,7 +318,9 @@ fn limit(program: &Program, args: &PacketArgs) -> Result<Duration> {
 
 /// What to load for the program; an error if it selects everything by accident.
 fn selective(program: &Program, args: &PacketArgs) -> Result<PacketOptions> {
-    let options = program.options(&args.netns)?;
+    let mut options = program.options(&args.netns)?;
+    // Which packets belong to a trace is known later.
+    options.only_ends &= !program.names_a_trace();
     if options.filter.is_everything() && !options.only_ends && !args.all_traffic {
         bail!(
             "this program selects every packet of this machine: give it a `filter`, or --netns; --all-traffic if that \
@@ -278,40 +336,6 @@ fn names(program: &Program, args: &PacketArgs) -> Result<Names> {
     Ok(names)
 }
 
-/// The file of a program, which the user may change.
-pub(super) struct ProgramFile<'a> {
-    path: &'a Path,
-    /// That of the program which runs.
-    changed: Option<SystemTime>,
-    /// That of the last look.
-    last: Option<SystemTime>,
-    looked: Instant,
-}
-
-impl<'a> ProgramFile<'a> {
-    pub(super) fn of(path: &'a Path) -> Self {
-        let changed = changed_at(path);
-        ProgramFile { path, changed, last: changed, looked: Instant::now() }
-    }
-
-    /// Whether there is another program. A file that is just being written is not looked into.
-    pub(super) fn was_changed(&mut self) -> bool {
-        if self.looked.elapsed() < LOOK_EVERY {
-            return false;
-        }
-        self.looked = Instant::now();
-        // An editor may put a new file in its place: for a moment there is none.
-        let now = changed_at(self.path).or(self.changed);
-        let rests = std::mem::replace(&mut self.last, now) == now;
-        rests && std::mem::replace(&mut self.changed, now) != now
-    }
-}
-
-/// `None` for what is no file, such as a pipe: it cannot be read again.
-fn changed_at(path: &Path) -> Option<SystemTime> {
-    std::fs::metadata(path).ok().filter(Metadata::is_file)?.modified().ok()
-}
-
 /// Runs the program that the file has now.
 fn changed(
     args: &PacketArgs,
@@ -319,19 +343,17 @@ fn changed(
     taps: &mut Taps,
     servers: &mut BTreeSet<SocketAddr>,
     seen: &mut Vec<Sighting>,
-) -> Result<Program> {
+) -> Result<(Program, Option<Awaited>)> {
     let program = Program::read(&args.program)?;
-    if program.asks()?.is_some_and(|(_, is_trace)| is_trace) {
-        bail!("`trace` selects packets that were recorded before");
-    }
     let options = selective(&program, args)?;
-    let subject = subject(&program, args, config)?;
+    let awaited = awaited(&program, args, config)?;
+    let subject = if awaited.is_none() { subject(&program, args, config)? } else { None };
     let mut chosen = BTreeSet::new();
     let prepare = |packets: &Packets| subject.iter().try_for_each(|subject| choose(packets, subject, &mut chosen));
     taps.change(&options, prepare, seen)?;
     say_missing(taps.packets());
     *servers = chosen;
-    Ok(program)
+    Ok((program, awaited))
 }
 
 fn say_missing(packets: &Packets) {

@@ -3,7 +3,7 @@
 mod between;
 
 use super::client::ClientArgs;
-use super::packet::ProgramFile;
+use super::program_file::ProgramFile;
 use super::Format;
 use crate::config::Config;
 use crate::packet::{time, Program};

@@ -2,6 +2,7 @@
 //! way of watched requests, and spans from the packets of devices that the user names (`--mirror`).
 
 mod arp;
+mod awaited;
 mod board;
 mod fleet;
 mod hops;
@@ -20,6 +21,7 @@ mod subject;
 mod taps;
 mod watch;
 
+pub(crate) use awaited::Awaited;
 pub(crate) use fleet::Fleet;
 pub(crate) use mirror::{Mirroring, Mirrors};
 pub(crate) use names::Names;

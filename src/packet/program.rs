@@ -278,6 +278,11 @@ impl Program {
         }
     }
 
+    /// Whether the filter has `trace`.
+    pub(crate) fn names_a_trace(&self) -> bool {
+        self.keys.filter.trace.is_some()
+    }
+
     /// The chosen namespaces, as they are written.
     pub(crate) fn netns_names(&self, more: &[String]) -> Vec<String> {
         let mut names = Some1::all(self.keys.filter.netns.as_ref());

@@ -37,6 +37,11 @@ impl Subject {
         Ok(Subject { flows })
     }
 
+    /// When the last of its spans ended, Unix ns.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.within.end).max().unwrap_or(0)
+    }
+
     /// The servers of spans. `answer` is that of `/api/v1/spans`.
     pub(crate) fn of_spans(answer: &Value) -> Self {
         let server = |span: &Value| span["server"].as_str()?.parse().ok();

@@ -137,7 +137,12 @@ fn devices_on_the_way_of_a_watched_request_are_spans_with_waits_and_drops() {
 }
 
 /// `wirespan packet` with this program, until `work` is done. Returns its JSON lines and what it said.
-fn packets(program: &str, folder: &std::path::Path, more: &[&str], work: impl FnOnce()) -> (Vec<Value>, String) {
+pub(crate) fn packets(
+    program: &str,
+    folder: &std::path::Path,
+    more: &[&str],
+    work: impl FnOnce(),
+) -> (Vec<Value>, String) {
     let file = folder.join("program.yaml");
     std::fs::write(&file, program).unwrap();
     let mut args = vec!["packet", file.to_str().unwrap(), "--format", "json"];
@@ -162,7 +167,7 @@ fn text(lines: &[Value]) -> String {
 }
 
 /// A port on which nothing listens now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

@@ -38,6 +38,7 @@ mod packet_fleet;
 mod packet_headers;
 mod packet_live;
 mod packet_meets;
+mod packet_traces;
 mod packets;
 mod patience;
 mod plugin;

@@ -27,12 +27,13 @@ int BPF_PROG(packet_target, struct sock *sk, int old, int new)
 	struct ws_packet_end end = {};
 	__u8 learnt = WS_E_LEARNT;
 	__u64 *address = (__u64 *)end.address;
+	bool connects = new == TCP_SYN_SENT, listens = new == TCP_LISTEN;
 
-	if (sk->sk_protocol != IPPROTO_TCP || (new != TCP_SYN_SENT &&new != TCP_LISTEN))
+	if (sk->sk_protocol != IPPROTO_TCP || !(connects || listens))
 		return 0;
-	if (!target_task(bpf_get_current_task_btf()) || !watch_address(&end, sk, new == TCP_SYN_SENT))
+	if (!target_task(bpf_get_current_task_btf()) || !watch_address(&end, sk, connects))
 		return 0;
-	end.port = new == TCP_LISTEN ? sk->__sk_common.skc_num : bpf_ntohs(sk->__sk_common.skc_dport);
+	end.port = listens ? sk->__sk_common.skc_num : bpf_ntohs(sk->__sk_common.skc_dport);
 	flow_any(end.address);
 	if (!address[0] && !address[1])
 		end.netns = sk->__sk_common.skc_net.net->ns.inum;
