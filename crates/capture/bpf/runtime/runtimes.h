@@ -20,7 +20,7 @@
 #include "python/locks.h"
 #include "python/queue.h"
 #include "python/context.h"
-#include "python/frames.h"
+#include "interpreter/frames.h"
 
 /* State of the current thread, looked up once because one message needs it several times. */
 struct runtime_states {
@@ -193,7 +193,7 @@ static __always_inline void runtime_woken(struct task_struct *wakee, const struc
  */
 static __always_inline __u32 runtime_frames(__u64 *to)
 {
-	return python_frames((struct python_stack *)to);
+	return interpreter_frames((struct interpreter_stack *)to);
 }
 
 /* The attribution of a thread that is woken by another thread of its process; NULL if it is not known. */

@@ -9,14 +9,15 @@
 mod asyncio;
 mod go;
 mod haproxy;
+mod interpreter;
 mod java;
 mod node;
 mod python;
 mod tokio;
 
+pub(crate) use interpreter::Functions;
 pub(crate) use java::functions as hotspot;
 pub(crate) use node::functions as v8;
-pub(crate) use python::functions::Functions;
 
 use crate::features::Program;
 use crate::uprobe::elf::Image;
@@ -36,7 +37,9 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &asyncio::Asyncio,
     &tokio::Tokio,
     &python::Interpreter,
-    &python::frames::Frames,
+    &interpreter::Python,
+    &interpreter::Ruby,
+    &interpreter::Php,
     &java::Java,
     &java::agent::Agent,
 ];

@@ -9,6 +9,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
+/// Where the number of a file's block of thread-local variables is. Each thread has a block for each loaded file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// The program itself has number 1.
+    OfProgram,
+    /// The loader writes the number to this address.
+    NumberAt(u64),
+}
+
 /// A function's place in its file's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -121,6 +130,44 @@ impl<'a> Image<'a> {
         let block = self.elf.elf_program_headers().iter().find(|p| p.p_type(endian) == object::elf::PT_TLS)?;
         let size = block.p_memsz(endian).checked_next_multiple_of(block.p_align(endian).max(1))?;
         Some(variable.st_value(endian).wrapping_sub(size))
+    }
+
+    /// Where an exported thread-local variable of an x86-64 file is: the block, and the offset in it.
+    pub(crate) fn thread_block(&self, name: &str) -> Option<(Block, u64)> {
+        let endian = self.elf.endian();
+        let table = self.elf.elf_dynamic_symbol_table();
+        let variable = table.enumerate().find(|(_, s)| {
+            s.st_type() == object::elf::STT_TLS
+                && s.st_shndx(endian) != object::elf::SHN_UNDEF
+                && table.symbol_name(endian, s).is_ok_and(|n| n == name.as_bytes())
+        });
+        let (index, variable) = variable?;
+        let is_program = |p: &object::elf::ProgramHeader64<Endianness>| p.p_type(endian) == object::elf::PT_INTERP;
+        if self.elf.elf_program_headers().iter().any(is_program) {
+            return Some((Block::OfProgram, variable.st_value(endian)));
+        }
+        let own = object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_DTPMOD64 };
+        let mut relocations = self.elf.dynamic_relocations()?;
+        let (at, _) = relocations.find(|(_, r)| {
+            r.flags() == own && matches!(r.target(), object::RelocationTarget::Symbol(symbol) if symbol == index)
+        })?;
+        Some((Block::NumberAt(at), variable.st_value(endian)))
+    }
+
+    /// Whether it needs the GNU C library.
+    pub(crate) fn uses_glibc(&self) -> bool {
+        const LIBRARY: &[u8] = b"\0libc.so.6\0";
+        self.section(".dynstr").is_some_and(|(_, names)| memchr::memmem::find(names, LIBRARY).is_some())
+    }
+
+    /// Address and size of its data that may be written.
+    pub(crate) fn writable(&self) -> Option<(u64, u64)> {
+        let endian = self.elf.endian();
+        let is_data = |p: &&object::elf::ProgramHeader64<Endianness>| {
+            p.p_type(endian) == object::elf::PT_LOAD && p.p_flags(endian) & object::elf::PF_W != 0
+        };
+        let data = self.elf.elf_program_headers().iter().find(is_data)?;
+        Some((data.p_vaddr(endian), data.p_memsz(endian)))
     }
 
     /// Bytes of the file that lie at this address in memory, which must be code.

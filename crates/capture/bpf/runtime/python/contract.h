@@ -21,30 +21,6 @@ enum python_point {
 	PYTHON_POPPED = 8, /* heappop(module, list) */
 };
 
-enum python_frame {
-	PYTHON_UNIT = 2,		/* bytes of an instruction */
-	PYTHON_CODE_BITS = 48,		/* of an address; above it stands the number of the instruction */
-	PYTHON_NO_INSTRUCTION = 0xffff, /* it is not known, or higher */
-};
-
-/* Where an interpreter keeps what its threads run. All but the first are offsets, in bytes. */
-struct python_layout {
-	__u64 code_type;    /* address of the type of code objects */
-	__u16 thread;	    /* in the C library's structure of a thread: address of its PyThreadState */
-	__u16 holder;	    /* in that: address of what holds the innermost frame, until Python 3.12; else 0 */
-	__u16 frame;	    /* in the holder, or the PyThreadState: address of the innermost frame */
-	__u16 code;	    /* in a frame: address of its code */
-	__u16 caller;	    /* address of the frame that called it */
-	__u16 instruction;  /* address of the instruction that it runs */
-	__u16 instructions; /* in code: the instructions */
-	__u16 name;	    /* address of the name of its function */
-	__u16 file;	    /* address of the name of its file */
-	__u16 lines;	    /* address of its table of lines */
-	__u16 first_line;
-	__u16 text; /* in a string: its letters, if all are ASCII */
-};
-
 _Static_assert(sizeof(struct python_facts) == 16, "contract");
-_Static_assert(sizeof(struct python_layout) == 32, "contract");
 
 #endif

@@ -11,8 +11,6 @@
 //! | [`frames`], [`functions`] | which functions a thread runs, and their names |
 
 pub(super) mod context;
-pub(super) mod frames;
-pub(super) mod functions;
 pub(super) mod greenlet;
 pub(super) mod heap;
 pub(super) mod queue;

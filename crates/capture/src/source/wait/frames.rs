@@ -51,6 +51,9 @@ pub(super) fn from_perf_map(symbol: &str, module: &str) -> Option<Frame> {
     })
 }
 
+/// The loops of interpreters: CPython's, CRuby's, PHP's.
+const LOOPS: [&str; 5] = ["_PyEval_EvalFrameDefault", "vm_exec", "rb_vm_exec", "vm_call_cfunc", "execute_ex"];
+
 /// Functions that an interpreter runs take the place of the interpreter's own. Below them stays what they have called
 /// in C. If the interpreter is built without frame pointers, of that only the innermost function is known. `native` has
 /// the functions of each address, several if some are inlined; what is inlined in the loop is the loop. `is_followed`:
@@ -60,7 +63,7 @@ pub(super) fn with_interpreted(
     interpreted: Vec<Frame>,
     is_followed: bool,
 ) -> Vec<Vec<Frame>> {
-    let is_loop = |frame: &Frame| frame.function.starts_with("_PyEval_EvalFrameDefault");
+    let is_loop = |frame: &Frame| LOOPS.iter().any(|name| frame.function.starts_with(name));
     let inner = native.iter().position(|place| place.iter().any(is_loop)).unwrap_or(1);
     native.truncate(inner);
     let is_unnamed = |place: &Vec<Frame>| place.iter().any(|frame| frame.function.is_empty());

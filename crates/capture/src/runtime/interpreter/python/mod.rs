@@ -1,23 +1,26 @@
-//! Where an interpreter keeps the functions that its threads run (docs/decisions/0027).
+//! Where the interpreter of Python keeps the functions that its threads run.
 //!
 //! From Python 3.13 on the interpreter describes itself for debuggers (`_Py_DebugOffsets`, at the begin of
 //! `_PyRuntime`). The offsets of 3.11 and 3.12 are those of their headers, which no later release of a version has
 //! changed. The place where the C library keeps a thread's `PyThreadState` is learnt from the living threads: each
 //! state says to which thread it belongs, and that thread's structure holds the state's address.
 
+mod names;
+
+pub(super) use names::read;
+
 use super::super::{Learn, Process, Runtime};
+use super::{LAYOUTS, NOTHING};
 use crate::features::Program;
 use crate::memory::{self, Memory};
 use crate::uprobe::elf::Image;
 use crate::uprobe::ProbeSet;
-use crate::wire::contract::PythonLayout;
+use crate::wire::contract::{InterpreterLayout, INTERPRETER_PYTHON};
 use std::collections::BTreeSet;
 
-/// The functions that an interpreter runs.
-pub(in crate::runtime) struct Frames;
+/// The functions that Python runs.
+pub(in crate::runtime) struct Python;
 
-/// Layouts by process.
-pub(crate) const LAYOUTS: &str = "python_layouts";
 /// The interpreter's state, the type of its code, and its version. Every build exports them from Python 3.11 on.
 const SYMBOLS: [&str; 3] = ["_PyRuntime", "PyCode_Type", "Py_Version"];
 /// Threads from which the place of their state is learnt.
@@ -25,7 +28,7 @@ const LOOKED_AT: usize = 32;
 /// The C library's structure of a thread (glibc: 2,304 bytes).
 const THREAD_BYTES: usize = 2304;
 
-impl Runtime for Frames {
+impl Runtime for Python {
     fn programs(&self) -> &'static [Program] {
         &[]
     }
@@ -60,10 +63,14 @@ struct Version {
     /// In a state: address of the next one, and the thread to which it belongs.
     next: u64,
     thread: u64,
-    layout: PythonLayout,
+    /// In a state: address of what holds the innermost frame, until Python 3.12; else 0.
+    holder: u16,
+    /// In the holder, or the state: address of the innermost frame.
+    frame: u16,
+    layout: InterpreterLayout,
 }
 
-fn learn(memory: &impl Memory, [runtime, code_type, version]: [u64; 3]) -> Option<PythonLayout> {
+fn learn(memory: &impl Memory, [runtime, code_type, version]: [u64; 3]) -> Option<InterpreterLayout> {
     // 0x030d00f0 is 3.13.0.
     let version = memory.word(version)?;
     let version = match ((version >> 24) as u8, (version >> 16) as u8) {
@@ -91,8 +98,16 @@ fn learn(memory: &impl Memory, [runtime, code_type, version]: [u64; 3]) -> Optio
         }
         state = memory.word(state.checked_add(version.next)?)?;
     }
-    Some(PythonLayout { code_type, thread: *places?.first()?, ..version.layout })
+    let thread = *places?.first()?;
+    let (steps, path) = match version.holder {
+        0 => (2, [thread, version.frame, 0, 0]),
+        holder => (3, [thread, holder, version.frame, 0]),
+    };
+    Some(InterpreterLayout { known: code_type, steps, path, ..version.layout })
 }
+
+/// What all versions have in common: an instruction has two bytes.
+const COMMON: InterpreterLayout = InterpreterLayout { language: INTERPRETER_PYTHON as u8, unit_bits: 1, ..NOTHING };
 
 impl Version {
     const OF_3_11: Version = Version {
@@ -100,11 +115,9 @@ impl Version {
         threads: 16,
         next: 8,
         thread: 152,
-        layout: PythonLayout {
-            code_type: 0,
-            thread: 0,
-            holder: 56,
-            frame: 8,
+        holder: 56,
+        frame: 8,
+        layout: InterpreterLayout {
             code: 32,
             caller: 48,
             instruction: 56,
@@ -114,6 +127,7 @@ impl Version {
             lines: 136,
             first_line: 72,
             text: 48,
+            ..COMMON
         },
     };
     const OF_3_12: Version = Version {
@@ -121,11 +135,9 @@ impl Version {
         threads: 72,
         next: 8,
         thread: 136,
-        layout: PythonLayout {
-            code_type: 0,
-            thread: 0,
-            holder: 56,
-            frame: 0,
+        holder: 56,
+        frame: 0,
+        layout: InterpreterLayout {
             code: 0,
             caller: 8,
             instruction: 56,
@@ -135,6 +147,7 @@ impl Version {
             lines: 136,
             first_line: 68,
             text: 40,
+            ..COMMON
         },
     };
 
@@ -151,11 +164,7 @@ impl Version {
         let [first, state, frame, code] = places;
         // The object header of a build without the interpreter's lock has two words more.
         let header = if word(2)? == 0 { 0 } else { 16 };
-        let layout = PythonLayout {
-            code_type: 0,
-            thread: 0,
-            holder: 0,
-            frame: short(state + 4)?,
+        let layout = InterpreterLayout {
             code: short(frame + 2)?,
             caller: short(frame + 1)?,
             instruction: short(frame + 3)?,
@@ -165,12 +174,15 @@ impl Version {
             lines: short(code + 4)?,
             first_line: short(code + 5)?,
             text: 40 + header,
+            ..COMMON
         };
         Some(Version {
             interpreters: word(5)?,
             threads: word(first)?,
             next: word(state + 2)?,
             thread: word(state + 5)?,
+            holder: 0,
+            frame: short(state + 4)?,
             layout,
         })
     }

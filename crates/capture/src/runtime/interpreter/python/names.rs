@@ -1,103 +1,37 @@
-//! Names of the functions that an interpreter runs: code objects, as they lie in its memory, and the tables that give
-//! the lines of their instructions (Python 3.11 and newer).
+//! Names of Python's functions: code objects, as they lie in its memory, and the tables that give the lines of their
+//! instructions (Python 3.11 and newer).
 
-use super::frames::LAYOUTS;
-use crate::memory::{self, Memory};
-use crate::wire::contract::{PythonLayout, PYTHON_CODE_BITS, PYTHON_NO_INSTRUCTION};
-use libbpf_rs::skel::Skel as _;
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
-use rustc_hash::FxHashMap;
-use std::fs::File;
-use std::sync::Arc;
-use wirespan_model::stack::Frame;
-use wirespan_model::Text;
+use super::super::{Code, Function, MAX_NAME};
+use crate::memory::Memory;
+use crate::wire::contract::InterpreterLayout;
 
-/// Longer names are cut, and longer tables are not read.
-const MAX_NAME: u64 = 256;
+/// Longer tables are not read.
 const MAX_TABLE: u64 = 1 << 16;
 /// Name of the code that no program has written, which the interpreter runs below each call from C.
 const TRAMPOLINE: &str = "<interpreter trampoline>";
 /// Of a string: from its letters back to the type, the length and the state. In Python 3.11 there is one word more.
 const TEXT_OF_3_11: u16 = 48;
 
-/// Names functions of processes. What was read is kept until [`Functions::forget`].
-pub(crate) struct Functions {
-    layouts: MapHandle,
-    processes: FxHashMap<u32, Option<(File, PythonLayout)>>,
-    code: FxHashMap<(u32, u64), Option<Arc<Code>>>,
-}
-
-impl Functions {
-    /// Opens the map of layouts.
-    pub(crate) fn open(skel: &crate::object::WirespanSkel<'static>) -> Option<Functions> {
-        let map = skel.object().maps().find(|map| map.name() == LAYOUTS)?;
-        Some(Functions {
-            layouts: MapHandle::try_from(&map).ok()?,
-            processes: FxHashMap::default(),
-            code: FxHashMap::default(),
-        })
-    }
-
-    /// Forgets what was read: a process may end, and other code may come to the same place.
-    pub(crate) fn forget(&mut self) {
-        self.processes.clear();
-        self.code.clear();
-    }
-
-    /// Functions that a thread runs, as python_frames() told them. A frame without code of a program is left out: the
-    /// interpreter has some of its own.
-    pub(crate) fn name(&mut self, pid: u32, places: &[u64]) -> Vec<Frame> {
-        let Functions { layouts, processes, code } = self;
-        let process = processes.entry(pid).or_insert_with(|| {
-            let bytes = layouts.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
-            Some((memory::of(pid).ok()?, PythonLayout::read(&bytes)?))
-        });
-        let frame = |place: &u64| {
-            let (memory, layout) = process.as_ref()?;
-            let at = place & ((1 << PYTHON_CODE_BITS) - 1);
-            let read = || Code::read(memory, layout, at).map(Arc::new);
-            let code = code.entry((pid, at)).or_insert_with(read).as_ref()?;
-            Some(code.frame((place >> PYTHON_CODE_BITS) as u32))
-        };
-        places.iter().filter_map(frame).filter(|frame| &*frame.function != TRAMPOLINE).collect()
-    }
-}
-
-/// The code of a function.
-#[derive(Debug, Default)]
-struct Code {
-    name: Text,
-    file: Text,
-    first_line: u32,
-    lines: Vec<u8>,
-}
-
-impl Code {
-    fn read(memory: &impl Memory, layout: &PythonLayout, at: u64) -> Option<Code> {
-        let objects = Objects { memory, layout };
-        // What a frame refers to may have changed by now.
-        (objects.type_of(at)? == layout.code_type).then_some(())?;
-        let field = |offset: u16| memory.word(at.checked_add(u64::from(offset))?);
-        let file = objects.text(field(layout.file)?)?;
-        Some(Code {
-            name: objects.text(field(layout.name)?)?.as_str().into(),
-            file: file.rsplit('/').next().unwrap_or_default().into(),
-            first_line: field(layout.first_line)? as u32,
-            lines: objects.bytes(field(layout.lines)?).unwrap_or_default(),
-        })
-    }
-
-    fn frame(&self, instruction: u32) -> Frame {
-        let known = instruction != PYTHON_NO_INSTRUCTION;
-        let line = known.then(|| line_of(&self.lines, self.first_line, instruction)).flatten().unwrap_or(0);
-        Frame { function: self.name.clone(), file: self.file.clone(), line, module: Text::default() }
-    }
+/// The function whose code object is at this address.
+pub(in super::super) fn read(memory: &impl Memory, layout: &InterpreterLayout, at: u64) -> Option<Function> {
+    let objects = Objects { memory, layout };
+    // What a frame refers to may have changed by now.
+    (objects.type_of(at)? == layout.known).then_some(())?;
+    let field = |offset: u16| memory.word(at.checked_add(u64::from(offset))?);
+    let (name, file) = (objects.text(field(layout.name)?)?, objects.text(field(layout.file)?)?);
+    let first_line = field(layout.first_line)? as u32;
+    let lines = objects.bytes(field(layout.lines)?).unwrap_or_default();
+    let name = if name == TRAMPOLINE { "" } else { &name };
+    let line = move |instruction| line_of(&lines, first_line, instruction);
+    let first = at.checked_add(layout.instructions.into())? >> layout.unit_bits;
+    let code = Code { first, count: None, line: Box::new(line) };
+    Some(Function { code: Some(code), ..Function::new(name, &file) })
 }
 
 /// Objects of an interpreter.
 struct Objects<'a, M> {
     memory: &'a M,
-    layout: &'a PythonLayout,
+    layout: &'a InterpreterLayout,
 }
 
 impl<M: Memory> Objects<'_, M> {
