@@ -38,7 +38,6 @@ mod process;
 mod records;
 mod sharing;
 mod signature;
-mod tally;
 mod threads;
 mod timeline;
 mod told;

@@ -183,8 +183,8 @@ impl Process {
             return false;
         }
         let trial = self.trial.get_or_insert_default();
-        trial.add_claim(span);
-        !trial.is_over()
+        trial.add_claim(span, self.signatures.of_call(span));
+        !trial.is_over(span)
     }
 
     /// Whether a wake-up may tell the cause of a call, and nothing better than a claim by hand-over is known of it.
@@ -297,7 +297,7 @@ impl Process {
         let is_crowded = self.crowded.remove(&d.call);
         let verdict = match d.request {
             _ if d.confirmed => self.kept(&span),
-            _ if d.is_open(config) && !is_crowded && Trial::believes(&self.trial, &span) => {
+            _ if d.is_open(config) && !is_crowded && self.trial.as_ref().is_some_and(|trial| trial.believes(&span)) => {
                 Verdict::Kept(self.claim(&span))
             }
             Some(request) => match self.opinions.weigh(&span, &request, d.confidence) {

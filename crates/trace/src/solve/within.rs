@@ -1,4 +1,7 @@
 //! Which calls lie within requests, whichever requests. Such calls are made before an answer, never after it.
+//!
+//! This is for few users. Where several requests are open at a time, nearly all calls lie within one by chance: calls
+//! come when much is going on, as requests do.
 
 use super::timeline::{Class, Event};
 use rustc_hash::FxHashMap;
@@ -6,6 +9,8 @@ use rustc_hash::FxHashMap;
 /// Calls of a class that should lie within no request, if they had nothing to do with requests, from which on it tells
 /// something that fewer than half as many do.
 const LEAST_BARE: f64 = 4.0;
+/// Most requests around a call, on average, with which this tells something.
+const FEW_AROUND: f64 = 1.5;
 /// Calls of a class from which on old ones count half.
 const MANY: f64 = 2_000.0;
 
@@ -49,10 +54,67 @@ impl Within {
     }
 
     /// Whether requests enclose the calls of this class: had the calls nothing to do with requests, more of them would
-    /// lie within none. Where many requests are open at a time, this says nothing.
+    /// lie within none. It says nothing where several requests are open at a time.
     pub(super) fn encloses(&self, call: Class) -> bool {
         let Some(made) = self.of_class.get(&call) else { return false };
         let expected = made.calls * (-made.around / made.calls).exp();
-        expected >= LEAST_BARE && made.bare < expected / 2.0
+        made.around <= FEW_AROUND * made.calls && expected >= LEAST_BARE && made.bare < expected / 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answerers::Actor;
+    use super::super::timeline::{Call, Maker, Request};
+    use super::*;
+    use wirespan_model::{ExchangeRange, SpanId};
+
+    const MS: u64 = 1_000_000;
+
+    fn request(n: u64, (start_ns, end_ns): (u64, u64)) -> [Event; 2] {
+        let exchange = ExchangeRange { first: n, last: n };
+        let (id, span, answerer) = (n as u32, SpanId(n), Actor::of(1, 0));
+        let until_ns = end_ns;
+        #[rustfmt::skip]
+        let request = Request {
+            id, class: 3, start_ns, end_ns, until_ns, exchange, tid: 1, answerer, stream: None, span, is_shared: false,
+        };
+        [Event::Read(request), Event::Answered(request)]
+    }
+
+    fn call(id: u32, (start_ns, end_ns): (u64, u64)) -> Event {
+        let (actor, maker) = (Actor::of(9, 0), Maker::Unknown(None));
+        Event::Sent(Call { id, class: 7, start_ns, end_ns, maker, tid: 9, actor, for_request: true, socket: 5 })
+    }
+
+    /// Bursts of requests, every 100 ms; each makes a call, `calls` ns after its answer, or before it.
+    fn learnt(requests: u64, calls: i64) -> Within {
+        let mut events = vec![];
+        for burst in 0..100 {
+            for i in 0..requests {
+                let start_ns = (burst * 100 + 3 * i + 1) * MS;
+                let end_ns = start_ns + 10 * MS;
+                events.extend(request(burst * requests + i, (start_ns, end_ns)));
+                let at_ns = end_ns.saturating_add_signed(calls);
+                events.push(call((burst * requests + i) as u32, (at_ns, at_ns + MS)));
+            }
+        }
+        events.sort_by_key(Event::at_ns);
+        let mut within = Within::default();
+        within.learn(&events);
+        within
+    }
+
+    #[test]
+    fn calls_before_the_answer_are_enclosed() {
+        assert!(learnt(1, -5 * MS as i64).encloses(7));
+    }
+
+    #[test]
+    fn late_calls_among_other_requests_are_not() {
+        assert!(!learnt(1, 5 * MS as i64).encloses(7));
+        // Most lie within the next request, by chance.
+        assert!(!learnt(8, 5 * MS as i64).encloses(7));
+        assert!(!learnt(8, MS as i64).encloses(7));
     }
 }

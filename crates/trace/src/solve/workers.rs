@@ -5,9 +5,9 @@
 //! handler may also answer first and make calls then, but then each request does so. So a claim is not believed if its
 //! request was answered, and has made many more calls of that kind since than requests of its class make.
 
-use super::trial::kind_of;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use wirespan_model::{Evidence, Span};
 
 /// Calls after the answer from which on it is told whether a request makes too many; and how many times as many as
@@ -55,6 +55,12 @@ pub(super) fn inherits(span: &Span) -> bool {
 /// Whether a coroutine has inherited a claim. What threads claim is tried in another way ([`trial`](super::trial)).
 fn is_inherited(span: &Span) -> bool {
     inherits(span) && span.coroutine != 0 && span.parent_span_id.is_none()
+}
+
+fn kind_of(span: &Span) -> u64 {
+    let mut h = FxHasher::default();
+    (span.tuple.server, &*span.protocol, &*span.operation).hash(&mut h);
+    h.finish()
 }
 
 impl Workers {

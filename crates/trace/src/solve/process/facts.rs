@@ -25,7 +25,7 @@ impl Process {
             let claimed = std::mem::replace(&mut call.maker, Maker::Known(exchange));
             let Some(span) = self.waiting.remove(&call.id) else { continue };
             if let (Maker::Claimed(claimed), Some(trial)) = (claimed, &mut self.trial) {
-                trial.test(&span, claimed == named.exchange);
+                trial.test(&span, self.signatures.of_call(&span), claimed == named.exchange);
             }
             out(span, Verdict::Named(named));
         }
@@ -57,24 +57,30 @@ impl Process {
         self.within.encloses(call.class) && self.lives.was_answered(exchange, call.start_ns)
     }
 
+    /// Whether claims like that of this call have failed their trial.
+    fn claim_failed(&self, call: u32) -> bool {
+        let (trial, span) = (self.trial.as_ref(), self.waiting.get(&call));
+        trial.zip(span).is_some_and(|(trial, span)| trial.has_failed(span))
+    }
+
     /// Turns claims into known causes, or into hints if their trial failed. An opinion that names no request of this
     /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it
     /// stands.
     pub(super) fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let crowded = if self.trial.is_some() { crowded(events) } else { FxHashSet::default() };
         self.crowded.extend(&crowded);
-        let had_failed = self.trial.as_ref().is_some_and(Trial::has_failed);
+        let had_failed = self.trial.as_ref().is_some_and(Trial::any_failed);
         for event in &*events {
             let (Event::Sent(call), Some(trial)) = (event, &mut self.trial) else { continue };
             if let Some(span) = self.waiting.get(&call.id).filter(|_| matches!(call.maker, Maker::Claimed(_))) {
+                let kind = self.signatures.of_call(span);
                 if crowded.contains(&call.id) {
-                    trial.test(span, false);
+                    trial.test(span, kind, false);
                 }
-                trial.enclose(span, self.within.encloses(call.class));
+                trial.enclose(kind, self.within.encloses(call.class));
             }
         }
-        let failed = self.trial.as_ref().is_some_and(Trial::has_failed);
-        if failed && !had_failed {
+        if !had_failed && self.trial.as_ref().is_some_and(Trial::any_failed) {
             // What late calls have shown rests on claims that are wrong.
             self.after.forget_late();
         }
@@ -82,7 +88,9 @@ impl Process {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
             let exchange = match call.maker {
                 Maker::Claimed(exchange)
-                    if failed || crowded.contains(&call.id) || self.comes_too_late(call, exchange) =>
+                    if self.claim_failed(call.id)
+                        || crowded.contains(&call.id)
+                        || self.comes_too_late(call, exchange) =>
                 {
                     self.in_doubt = true;
                     call.maker = Maker::Unknown(Some(Hint { exchange, opinion: Opinion::HandOver }));

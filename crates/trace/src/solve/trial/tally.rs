@@ -1,5 +1,7 @@
 //! What answers say of the claims of a process, counted by kind of call and class of request.
 
+use rustc_hash::FxHashMap;
+
 /// Number of failed claims of a kind from which on no claim is believed, unless failures are rarer than one in `RARE`,
 /// or are at least `ASYNCHRONOUS_SHARE` of the kind.
 const FAILURES: u32 = 2;
@@ -11,12 +13,25 @@ const ANSWERS_FIRST_SHARE: f64 = 0.95;
 /// a class; so many classes that begin like this are none.
 const TELLING: u32 = 4;
 
+/// Share of claims that name requests of one class, where this is the manner of a kind of call; the most of all
+/// requests that have this class then; and how unlikely that must be for claims that name any request (ln of the odds).
+const PURE: f64 = 0.95;
+const FEW_OF_ALL: f64 = 0.5;
+const SURELY: f64 = 14.0;
+/// Most classes of requests that are counted.
+const MAX_CLASSES: usize = 512;
+/// Judged claims after which earlier ones count half.
+const FADE_AFTER: u32 = 2_000;
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kind {
     pub(super) judged: u32,
     pub(super) failed: u32,
     /// Failed ones that began after the answer.
     pub(super) later: u32,
+    /// Requests that were named, and the last one.
+    pub(super) requests: u32,
+    pub(super) last: u64,
 }
 
 impl Kind {
@@ -39,6 +54,18 @@ impl Kind {
         self.is_young() && self.later == self.judged
     }
 
+    /// A claim for this request was judged.
+    pub(super) fn judge(&mut self, exchange: u64, outcome: Outcome) {
+        self.judged += 1;
+        self.failed += u32::from(outcome != Outcome::Holds);
+        self.later += u32::from(outcome == Outcome::FailsLater);
+        self.requests += u32::from(self.requests == 0 || self.last != exchange);
+        self.last = exchange;
+        if self.judged >= FADE_AFTER {
+            [&mut self.judged, &mut self.failed, &mut self.later, &mut self.requests].into_iter().for_each(|n| *n /= 2);
+        }
+    }
+
     pub(super) fn add(&mut self, other: &Kind) {
         self.judged += other.judged;
         self.failed += other.failed;
@@ -54,15 +81,22 @@ pub(super) struct Calls {
     /// Those of classes that may answer first, and the number of these classes.
     pub(super) unclear: Kind,
     pub(super) unclear_classes: u32,
+    /// All claims of this kind, of whichever source: whether the service waits for such calls.
+    pub(super) everywhere: Kind,
+    /// The claims name requests of one class, which few requests have. Wrong claims would name requests of any class,
+    /// so late ones only show that this class does not wait for these calls.
+    pub(super) are_of_one_class: bool,
 }
 
 impl Calls {
-    pub(super) fn add(&mut self, kind: &Kind) {
+    /// Adds the claims of one class of requests; `everywhere`: those of whichever source.
+    pub(super) fn add(&mut self, kind: &Kind, everywhere: &Kind) {
         self.all.add(kind);
-        if kind.may_answer_first() {
+        self.everywhere.add(everywhere);
+        if everywhere.may_answer_first() {
             self.unclear.add(kind);
             self.unclear_classes += 1;
-        } else if !kind.answers_first() {
+        } else if !everywhere.answers_first() {
             self.telling.add(kind);
         }
     }
@@ -77,7 +111,12 @@ impl Calls {
         if self.unclear_classes >= TELLING {
             counted.add(&self.unclear);
         }
-        (!self.all.is_asynchronous()).then_some(counted)
+        (!self.may_be_late()).then_some(counted)
+    }
+
+    /// Whether a late claim refutes nothing.
+    fn may_be_late(&self) -> bool {
+        self.are_of_one_class || self.everywhere.is_asynchronous()
     }
 
     /// In doubt, claims fail.
@@ -86,10 +125,41 @@ impl Calls {
         judged.add(&self.unclear);
         if are_enclosed {
             judged = self.all;
-        } else if self.all.is_asynchronous() {
+        } else if self.may_be_late() {
             return false;
         }
         judged.failed >= FAILURES && judged.failed > judged.judged / RARE
+    }
+}
+
+/// How many of all requests have which class.
+#[derive(Debug, Default)]
+pub(super) struct Served {
+    of_class: FxHashMap<u64, f64>,
+    all: f64,
+}
+
+impl Served {
+    pub(super) fn add(&mut self, class: u64) {
+        if self.of_class.len() >= MAX_CLASSES && !self.of_class.contains_key(&class) {
+            return;
+        }
+        *self.of_class.entry(class).or_default() += 1.0;
+        self.all += 1.0;
+    }
+
+    /// Whether claims for so many requests of each class are so much for one class that it is no chance.
+    pub(super) fn are_of_one_class(&self, claims: impl Iterator<Item = (u64, u32)>) -> bool {
+        let (mut most, mut class, mut all) = (0, 0, 0);
+        for (of, requests) in claims {
+            all += requests;
+            if requests > most {
+                (most, class) = (requests, of);
+            }
+        }
+        let Some(served) = self.of_class.get(&class) else { return false };
+        let chance = served / self.all;
+        f64::from(most) >= PURE * f64::from(all) && chance <= FEW_OF_ALL && f64::from(most) * -chance.ln() >= SURELY
     }
 }
 
