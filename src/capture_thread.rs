@@ -359,6 +359,7 @@ fn to_kernel(decided: &Decided) -> Verdict {
         // No payload is wanted: the totals of the connection come when it closes.
         CopyRule::EveryCall(0) => verdict(Copy::Lengths, 0),
         CopyRule::EveryCall(n) => verdict(Copy::Every, bytes(n)),
+        CopyRule::LongHeaders(n) => verdict(Copy::LongHeaders, bytes(n)),
         CopyRule::Ignore => verdict(Copy::Ignore, 0),
         CopyRule::PairInKernel => verdict(Copy::Pair, 0),
     }

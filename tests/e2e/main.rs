@@ -24,6 +24,7 @@ mod hop_first;
 mod hop_ways;
 mod hops;
 mod housekeeping;
+mod http3;
 mod interpreted;
 mod io_uring;
 mod java_stacks;

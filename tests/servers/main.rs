@@ -30,7 +30,7 @@ macro_rules! servers {
 
 servers! {
     activemq activemq_amqp brpc cassandra clickhouse dante dnsmasq dubbo etcd grpc_go grpc_java haproxy http2_late
-    kafka mariadb memcached microsocks mongodb mosquitto nats nginx openldap php_fpm postgresql proxied pulsar
+    kafka mariadb memcached microsocks mongodb mosquitto nats nginx openldap php_fpm postgresql proxied pulsar quic
     rabbitmq redis rocketmq smtp sofarpc someip tars thrift unbound unknown websockets zeromq zookeeper
 }
 

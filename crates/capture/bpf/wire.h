@@ -331,6 +331,8 @@ enum ws_copy {
 	WS_COPY_IGNORE = 3,  /* no records; causality is still followed */
 	WS_COPY_PAIR = 4,    /* hold the request, emit it together with its response */
 	WS_COPY_LENGTHS = 5, /* records without payload */
+	/* datagrams with a long header of QUIC, those of handshakes; of others, the length */
+	WS_COPY_LONG_HEADERS = 6,
 };
 
 struct ws_verdict {
@@ -485,6 +487,7 @@ enum ws_counter {
 	WS_C_LOST_SAMPLES,		/* samples of running threads lost: ring buffer full */
 	WS_C_LOST_CALLS,		/* system calls lost: ring buffer full, or no memory for the thread's state */
 	WS_C_PACKET_ENDS_FULL,		/* servers of targets that found no room in the table of watched ends */
+	WS_C_SHORT_HEADERS,		/* datagrams without a long header of QUIC: only their length is recorded */
 #ifdef WS_CHECKED_RECORDS
 	WS_C_CHECKED_RECORDS, /* data records whose owner was compared */
 	WS_C_CORRUPT_RECORDS, /* times that a task found another task's mark on its record */

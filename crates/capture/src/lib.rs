@@ -77,4 +77,6 @@ pub enum Copy {
     Pair,
     /// Lengths of every call, no payload.
     Lengths,
+    /// Datagrams with a long header of QUIC; of others, the length.
+    LongHeaders,
 }

@@ -266,6 +266,7 @@ pub(crate) fn verdict(verdict: &Verdict) -> contract::Verdict {
         Copy::Ignore => WS_COPY_IGNORE,
         Copy::Pair => WS_COPY_PAIR,
         Copy::Lengths => WS_COPY_LENGTHS,
+        Copy::LongHeaders => WS_COPY_LONG_HEADERS,
     };
     contract::Verdict { bytes: verdict.bytes, copy: copy as u8, flags: flags as u8 }
 }

@@ -41,6 +41,7 @@ pub mod openwire;
 pub mod postgresql;
 pub mod proxy;
 pub mod pulsar;
+pub mod quic;
 pub mod redis;
 pub mod rocketmq;
 pub mod smtp;
@@ -134,6 +135,9 @@ pub enum Need {
     Starts,
     /// This many bytes of every call, at most 4096; 0 means as many as the user configured for a call.
     EveryCall(u32),
+    /// This many bytes, at most 4096, of every datagram with a long header of QUIC (RFC 8999): that of a handshake. The
+    /// other datagrams are only counted, in a span of the connection itself.
+    LongHeaders(u32),
     /// Every call to its end, because one call holds many messages. The kernel copies 32 KiB of a call until it has
     /// copied 128 KiB of a run of calls in one direction, and 4 KiB of each later call of that run.
     WholeCalls,
@@ -266,5 +270,6 @@ pub const REGISTRY: &[&dyn Protocol] = &[
     &smtp::Smtp,
     &socks::Socks,
     &tls::Tls,
+    &quic::Quic,
     &zookeeper::ZooKeeper,
 ];

@@ -97,6 +97,7 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, spoken: &Texts
         Need::Starts => "start of every call".to_string(),
         Need::EveryCall(0) => "every call".to_string(),
         Need::EveryCall(n) => format!("every call, {n} bytes"),
+        Need::LongHeaders(n) => format!("handshakes, {n} bytes of a call"),
     };
     let quoted = format!("\"{name}\"");
     let real: Vec<String> = servers
@@ -166,7 +167,8 @@ fn the_page_is_what_the_code_generates() {
          real servers, or through a conversation\n\
          made by hand (`tests/servers/spoken`). *Real servers*: those in `tests/apps/servers`; `docs/real-servers.md` \
          tells what is compared. *Captures*: read by an\n\
-         independent oracle, too, differences in [protocols/differences.md](protocols/differences.md).\n\n\
+         independent oracle, too, differences in [protocols/differences.md](protocols/differences.md). What is seen of \
+         QUIC: [protocols/quic.md](protocols/quic.md).\n\n\
          | protocol | what | pairs by | sees | masks | secrets | real servers | captures | fuzzed \
          |\n|---|---|---|---|---|---|---|---|---|\n",
     );

@@ -2,6 +2,7 @@
 
 use crate::config::JoinConfig;
 use crate::conn::{Conn, Ctx, Facts};
+use crate::datagrams::DatagramSockets;
 use crate::ends::Ends;
 use crate::named::NamedJobs;
 use crate::provisional::ProvisionalCauses;
@@ -37,6 +38,7 @@ pub(crate) struct Env {
     pub(crate) resources: Box<dyn Resources + Send>,
     pub(crate) stats: JoinStats,
     pub(crate) verdicts: Vec<(SocketId, Verdict)>,
+    pub(crate) datagrams: DatagramSockets,
     /// Counts up when processes may have another resource.
     pub(crate) epoch: u32,
     /// Captured bytes kept over all connections.
@@ -78,6 +80,7 @@ impl Joiner {
                 resources,
                 stats: JoinStats::default(),
                 verdicts: Vec::new(),
+                datagrams: DatagramSockets::default(),
                 epoch: 0,
                 buffered: 0,
                 scratch: [Vec::new(), Vec::new()],

@@ -15,6 +15,7 @@
 mod config;
 mod conn;
 mod contexts;
+mod datagrams;
 mod direction;
 mod ends;
 mod errno;

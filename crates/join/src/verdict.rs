@@ -11,6 +11,8 @@ pub enum CopyRule {
     FirstCallOnly(u32),
     /// This many bytes of every call. 0 means lengths only.
     EveryCall(u32),
+    /// This many bytes of each datagram with a long header of QUIC; of others, the length.
+    LongHeaders(u32),
     /// No events at all.
     Ignore,
     /// Request and response in one record.

@@ -371,3 +371,29 @@ fn protocols_that_need_whole_calls_ask_for_them() {
     stage.event(c.send(T0 + MS, &packed(2, 3)));
     assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(config.whole_bytes));
 }
+
+/// The kernel has one rule for a socket, and a server's socket of datagrams has many clients.
+#[test]
+fn a_client_that_is_not_understood_takes_no_bytes_of_others() {
+    let mut stage = Stage::new();
+    let query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04shop\x04test\x00\x00\x01\x00\x01";
+    let mut answer = query.to_vec();
+    answer[2..4].copy_from_slice(b"\x81\x80");
+    let peer = |port: u16, understood: bool, stage: &mut Stage| {
+        let mut s = End::server(1).udp();
+        (s.local, s.remote) = (end(2, 53), end(1, port));
+        s.role = Role::Unknown;
+        for i in 0..8 {
+            let at = T0 + u64::from(port) * S + i * MS;
+            stage.event(s.recv(at, if understood { query } else { b"what is this?" }));
+            stage.event(s.send(at + 1000, if understood { &answer } else { b"nothing" }));
+        }
+        stage.verdicts().last().map(|v| v.copy)
+    };
+    let understood = peer(1, true, &mut stage).unwrap();
+    assert!(matches!(understood, CopyRule::EveryCall(1..)), "{understood:?}");
+    assert_eq!(peer(2, false, &mut stage), Some(understood));
+    // Nobody is understood: a client may still begin with a handshake of QUIC.
+    let mut other = Stage::new();
+    assert_eq!(peer(3, false, &mut other), Some(CopyRule::LongHeaders(4096)));
+}

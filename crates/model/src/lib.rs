@@ -33,6 +33,7 @@ pub mod test_support;
 pub mod time;
 pub mod trace;
 pub mod wait;
+mod wire;
 
 pub use attr::{Attr, Text, Value};
 pub use calls::waits_for_work;

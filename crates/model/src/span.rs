@@ -3,12 +3,11 @@
 use crate::attr::{Attr, Text, Value};
 use crate::key::{hash64, Key, KeyKind};
 use crate::listed::listed_enum;
-use crate::net::{Endpoint, FiveTuple};
+use crate::net::FiveTuple;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Id of a span: 64 bits, unique over hosts with overwhelming probability, never 0. Written as 16 hex digits.
@@ -281,18 +280,6 @@ pub struct Span {
     pub resource: Arc<Resource>,
 }
 
-/// An endpoint as bytes to hash. Formatting it as text would cost more than all other keys of a span together.
-fn end_bytes(end: Endpoint) -> [u8; 18] {
-    let mut bytes = [0; 18];
-    let ip = match end.ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    bytes[..16].copy_from_slice(&ip.octets());
-    bytes[16..].copy_from_slice(&end.port.to_be_bytes());
-    bytes
-}
-
 /// Most exchange ids of one span that are indexed.
 pub const MAX_EXCHANGES: u64 = 8;
 
@@ -344,33 +331,6 @@ impl Span {
     pub fn exchange_key(&self, exchange: u64) -> Key {
         let value = hash64(&[&self.host_id.to_le_bytes(), &exchange.to_le_bytes()]);
         Key { kind: KeyKind::Exchange, value }
-    }
-
-    /// Keys of the same bytes on the wire: the pair of TCP sequence numbers (NAT does not change them), and the
-    /// five-tuple with the first sequence number or the message id (for datagrams, and exchanges observed in part).
-    pub fn wire_keys(&self) -> SmallVec<[Key; 2]> {
-        let mut keys = SmallVec::new();
-        let mut push = |value| keys.push(Key { kind: KeyKind::Wire, value });
-        if let (Some(req), Some(resp)) = (self.request_seq, self.response_seq) {
-            push(hash64(&[b"seq", &req.to_le_bytes(), &resp.to_le_bytes()]));
-        }
-        let id = match (self.request_seq, self.response_seq, self.message_id) {
-            (Some(req), _, _) => Some((b'q', u64::from(req))),
-            (None, Some(resp), _) => Some((b'r', u64::from(resp))),
-            (None, None, Some(id)) => Some((b'i', id)),
-            _ => None,
-        };
-        if let Some((tag, id)) = id {
-            let t = &self.tuple;
-            push(hash64(&[
-                &[tag],
-                &id.to_le_bytes(),
-                &end_bytes(t.client),
-                &end_bytes(t.server),
-                &[t.transport as u8],
-            ]));
-        }
-        keys
     }
 
     /// Every key of this span, sorted, without duplicates.

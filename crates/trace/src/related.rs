@@ -43,11 +43,26 @@ pub(crate) fn same_process(a: &Span, b: &Span) -> bool {
     a.pid != 0 && a.pid == b.pid && a.host_id == b.host_id
 }
 
-/// Whether this is a connection over datagrams whose protocol is not read, such as QUIC. It carries requests that are
-/// not seen: it is no request itself, makes no call and is made for none. (One datagram and its answer may be a call.)
+/// Whether this is a connection over datagrams of which nothing is read, or only how it began (QUIC). It carries
+/// requests that are not seen: it is no request itself, makes no call and is made for none. (One datagram of an unknown
+/// protocol and its answer may be a call.)
 pub(crate) fn is_datagram_connection(span: &Span) -> bool {
-    let has_many = |(key, value): &Attr| key == "wirespan.calls" && matches!(value, Value::Int(calls) if *calls > 2);
-    span.protocol == "udp" && span.attrs.iter().any(has_many)
+    let calls = |(key, value): &Attr| match value {
+        Value::Int(calls) if key == "wirespan.calls" => Some(*calls),
+        _ => None,
+    };
+    let most = match &*span.protocol {
+        "udp" => 2,
+        "quic" => 0,
+        _ => return false,
+    };
+    span.attrs.iter().find_map(calls).is_some_and(|calls| calls > most)
+}
+
+/// Whether no call was made for this span: such a connection, or its handshake. A handshake itself is made for a
+/// request.
+pub(crate) fn causes_nothing(span: &Span) -> bool {
+    is_datagram_connection(span) || span.protocol == "quic"
 }
 
 /// Whether this is a connection of an unknown protocol on which nothing was answered, and so no request: loops wake
@@ -71,6 +86,10 @@ pub(crate) fn has_address(span: &Span) -> bool {
 pub(crate) fn same_bytes(a: &Span, b: &Span) -> Option<f32> {
     if a.tap == TapSide::App || b.tap == TapSide::App {
         return None;
+    }
+    if a.is_named_by_id() && a.message_id.is_some() {
+        let same = a.protocol == b.protocol && a.message_id == b.message_id;
+        return (same && gap(a, b) <= DATAGRAM_ID_NS).then_some(1.0);
     }
     match (a.request_seq.zip(b.request_seq), a.response_seq.zip(b.response_seq)) {
         (Some((x, y)), _) | (None, Some((x, y))) if x != y => None,

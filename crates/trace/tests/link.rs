@@ -266,14 +266,15 @@ fn unix_sockets_without_address_are_not_joined_by_chance() {
 /// A proxy that speaks HTTP/3 on one side: the requests inside its datagrams are not seen.
 #[test]
 fn datagrams_of_a_connection_make_no_calls_and_one_datagram_may() {
-    for (calls, is_request) in [(40, false), (2, true)] {
+    let forms = [("udp", Some(40), false), ("udp", Some(2), true), ("quic", Some(40), false), ("quic", None, false)];
+    for (protocol, calls, is_request) in forms {
         let mut w = World::default();
         let a = w.call(None, USER, edge(), T0, T0 + 30 * MS);
         let b = w.call(Some(a), edge(), cart(), T0 + 3 * MS, T0 + 27 * MS);
         for i in [a.client, a.server] {
             let span = &mut w.spans[i];
-            (span.protocol, span.operation, span.target) = ("udp".into(), "".into(), "".into());
-            span.attrs.push(("wirespan.calls".into(), Value::Int(calls)));
+            (span.protocol, span.operation, span.target) = (protocol.into(), "".into(), "".into());
+            span.attrs.extend(calls.map(|calls| ("wirespan.calls".into(), Value::Int(calls))));
         }
         let traces = link(w.arcs());
         let parent = link_of(&traces, w.id(b.client)).map(|l| l.0);

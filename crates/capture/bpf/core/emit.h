@@ -18,6 +18,7 @@ static __always_inline __u32 wanted(__u8 copy, __u16 bytes, bool young, bool fir
 		n = WS_CALL_BYTES;
 	switch (copy) {
 	case WS_COPY_EVERY:
+	case WS_COPY_LONG_HEADERS:
 		return n;
 	case WS_COPY_FIRST:
 		return first || asks ? n : 0;

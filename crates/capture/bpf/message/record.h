@@ -45,6 +45,25 @@ static __always_inline bool is_stream(const struct sock_state *s)
 }
 
 /*
+ * Whether a datagram with these first bytes has a long header of QUIC (RFC 8999), as those of handshakes. The second
+ * highest bit is set, except where a server refuses a version (0), or both ends agreed not to rely on it (RFC 9287).
+ */
+static __always_inline bool has_long_header(__u64 bytes)
+{
+	__u32 version = bpf_ntohl(bytes >> 8);
+
+	return bytes & 0x80 && (bytes & 0x40 || !version || version == 1 || version == 0x6b3343cf);
+}
+
+/* Whether the first bytes of this call were found in the memory of its process, and have no such header. */
+static __always_inline bool is_short_header(const struct location *where)
+{
+	__u64 at = where->vector ? user_word(where->vector) : where->buffer.base;
+
+	return !has_long_header(user_word(at));
+}
+
+/*
  * Makes the record of a call in the scratch of this processor. Returns 0 if there is one. A global function, so that
  * the verifier does not go through it once for each way in which a cause is found.
  */
@@ -63,6 +82,10 @@ __noinline int make_record(struct sock_state *s, struct task_state *t, const str
 		want = wanted(s->copy, s->bytes, is_young(s), begins(s, call->first, call->ret), asks, s->run_shown);
 	if (!want && s->tls && call->ret > 0)
 		want = WS_CIPHERTEXT_BYTES;
+	if (want && s->copy == WS_COPY_LONG_HEADERS && !call->uring && is_short_header(where)) {
+		want = 0;
+		count(WS_C_SHORT_HEADERS);
+	}
 	if (want && (where->segments || call->uring)) {
 		copied = call->uring ? take_held(task, r->payload, call->ret, want)
 				     : copy_payload(r, where, call->ret, want);
@@ -70,6 +93,10 @@ __noinline int make_record(struct sock_state *s, struct task_state *t, const str
 			call->flags |= WS_F_UNREADABLE;
 			count(WS_C_UNREADABLE_PAYLOADS);
 		}
+	}
+	if (copied && call->uring && s->copy == WS_COPY_LONG_HEADERS && !has_long_header(*(__u64 *)r->payload)) {
+		copied = 0;
+		count(WS_C_SHORT_HEADERS);
 	}
 	if (s->copy == WS_COPY_DEFAULT && s->shown < young_bytes)
 		s->shown += sizeof(r->data) + copied;

@@ -20,7 +20,7 @@
 //! - D: bRPC, Dubbo, krpc, SOFARPC, SOME/IP, Tars, Thrift, and the protocols that users describe (a length or a
 //!   delimiter)
 //! - E: Kafka, Pulsar, RocketMQ. A broker may send records without copying them through a call; these are the holes
-//! - F: ClickHouse, DNS, FastCGI, HTTP/1, HTTP/2, Redis, WebSocket
+//! - F: ClickHouse, DNS, FastCGI, HTTP/1, HTTP/2, QUIC, Redis, WebSocket
 //!
 //! [`frames`] is built on [`units`]. [`Cursor`] reads the fields of a message for all of them, and [`decide`] is the
 //! detection that most binary protocols share.

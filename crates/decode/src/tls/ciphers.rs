@@ -1,7 +1,7 @@
 //! Numbers of cipher suites and groups, and their names (IANA, "TLS Parameters").
 
 /// Name of a cipher suite; the common ones.
-pub(super) fn suite(code: u16) -> Option<&'static str> {
+pub(crate) fn suite(code: u16) -> Option<&'static str> {
     Some(match code {
         0x0004 => "TLS_RSA_WITH_RC4_128_MD5",
         0x0005 => "TLS_RSA_WITH_RC4_128_SHA",
@@ -56,7 +56,7 @@ pub(super) fn suite(code: u16) -> Option<&'static str> {
 }
 
 /// Name of a group of a key share.
-pub(super) fn group(code: u16) -> Option<&'static str> {
+pub(crate) fn group(code: u16) -> Option<&'static str> {
     Some(match code {
         0x0017 => "secp256r1",
         0x0018 => "secp384r1",
@@ -74,7 +74,7 @@ pub(super) fn group(code: u16) -> Option<&'static str> {
 }
 
 /// Version as OpenTelemetry writes it: name of the protocol, number.
-pub(super) fn version(code: u16) -> Option<(&'static str, &'static str)> {
+pub(crate) fn version(code: u16) -> Option<(&'static str, &'static str)> {
     Some(match code {
         0x0300 => ("ssl", "3"),
         0x0301 => ("tls", "1.0"),
@@ -86,7 +86,7 @@ pub(super) fn version(code: u16) -> Option<(&'static str, &'static str)> {
 }
 
 /// Name of an alert.
-pub(super) fn alert(code: u8) -> &'static str {
+pub(crate) fn alert(code: u8) -> &'static str {
     match code {
         0 => "close_notify",
         10 => "unexpected_message",

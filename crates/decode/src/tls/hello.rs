@@ -5,25 +5,26 @@ use crate::text::visible;
 
 /// The offer of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ClientHello<'a> {
-    pub(super) server_name: Option<&'a str>,
+pub(crate) struct ClientHello<'a> {
+    pub(crate) server_name: Option<&'a str>,
     /// Application protocols offered, with commas between.
-    pub(super) alpn: String,
-    pub(super) session: &'a [u8],
+    pub(crate) alpn: String,
+    pub(crate) session: &'a [u8],
+    pub(crate) random: &'a [u8],
 }
 
 /// The choice of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ServerHello<'a> {
-    pub(super) version: u16,
-    pub(super) cipher: u16,
-    pub(super) alpn: Option<&'a str>,
-    pub(super) group: Option<u16>,
-    pub(super) session: &'a [u8],
+pub(crate) struct ServerHello<'a> {
+    pub(crate) version: u16,
+    pub(crate) cipher: u16,
+    pub(crate) alpn: Option<&'a str>,
+    pub(crate) group: Option<u16>,
+    pub(crate) session: &'a [u8],
     /// A key that both have from before was chosen (1.3).
-    pub(super) psk: bool,
+    pub(crate) psk: bool,
     /// Asks for another hello (1.3).
-    pub(super) retry: bool,
+    pub(crate) retry: bool,
 }
 
 /// The random of a hello that asks for another one: SHA-256 of "HelloRetryRequest" (RFC 8446, section 4.1.3).
@@ -36,7 +37,7 @@ const RETRY: [u8; 32] = [
 /// such hello.
 ///
 /// Its head has no fixed bytes but a type and a version, so that all lengths must fit.
-pub(super) fn old_form(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn old_form(bytes: &[u8]) -> Option<usize> {
     let [high @ 0x80..=0xff, low, 1, 3, minor, c0, c1, s0, s1, r0, r1, ..] = *bytes else { return None };
     let total = usize::from(u16::from_be_bytes([high & 0x7f, low]));
     let [ciphers, session, random] = [[c0, c1], [s0, s1], [r0, r1]].map(|b| usize::from(u16::from_be_bytes(b)));
@@ -57,15 +58,15 @@ fn extensions(rest: &[u8]) -> impl Iterator<Item = (u16, Cursor<'_>)> {
 }
 
 /// Reads the body of a ClientHello, as far as it goes; none if it cannot be one.
-pub(super) fn client(body: &[u8]) -> Option<ClientHello<'_>> {
+pub(crate) fn client(body: &[u8]) -> Option<ClientHello<'_>> {
     let mut at = Cursor::new(body);
     let version = at.u16()?;
-    at.take(32)?;
+    let random = at.take(32)?;
     let session = at.bytes8()?;
     if version >> 8 != 3 || session.len() > 32 {
         return None;
     }
-    let mut hello = ClientHello { session, ..ClientHello::default() };
+    let mut hello = ClientHello { session, random, ..ClientHello::default() };
     let ciphers = at.bytes16();
     if ciphers.is_some_and(|c| c.is_empty() || !c.len().is_multiple_of(2)) {
         return None;
@@ -99,7 +100,7 @@ fn server_name<'a>(content: &mut Cursor<'a>) -> Option<&'a str> {
 }
 
 /// Reads the body of a ServerHello, as far as it goes; none if it cannot be one.
-pub(super) fn server(body: &[u8]) -> Option<ServerHello<'_>> {
+pub(crate) fn server(body: &[u8]) -> Option<ServerHello<'_>> {
     let mut at = Cursor::new(body);
     let version = at.u16()?;
     let random = at.take(32)?;

@@ -16,9 +16,9 @@
 //! Need: every call, with enough bytes for certificates. Libraries read a record's head and its body by separate calls.
 
 mod certificate;
-mod ciphers;
+pub(crate) mod ciphers;
 pub mod detect;
-mod hello;
+pub(crate) mod hello;
 pub mod parse;
 
 #[cfg(test)]

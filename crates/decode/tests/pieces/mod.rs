@@ -33,7 +33,9 @@ pub fn feed(protocol: &dyn Protocol, transport: Transport, bytes: &[u8], random:
     let (flip, gap) = (random.below(4), random.below(4));
     while !rest.is_empty() {
         let longest = if random.below(4) == 0 { 3 } else { 300 };
-        let n = (1 + random.below(longest)).min(rest.len());
+        // Most datagrams are whole.
+        let whole = transport == Transport::Udp && random.below(4) > 0;
+        let n = if whole { rest.len() } else { (1 + random.below(longest)).min(rest.len()) };
         let missing = match random.below(12) {
             0 if gap == 0 => random.below(2000) as u64,
             1 if gap == 0 => u64::MAX >> random.below(64),

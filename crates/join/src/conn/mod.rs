@@ -179,7 +179,7 @@ impl Conn {
         }
         let period = now_ns.saturating_sub(self.flow.start_ns) >= env.config.flow_period_ns;
         if self.flow.start_ns != 0 && period {
-            if self.protocol.is_reading() {
+            if self.protocol.is_read() {
                 self.flow = Flow::default();
             } else {
                 self.flow_span(None, now_ns, env, sink);
@@ -198,7 +198,7 @@ impl Conn {
             Some(now_ns + config.idle_flush_ns / 2)
         } else if self.facts.is_datagram() {
             Some(now_ns + config.datagram_idle_ns)
-        } else if self.flow.start_ns != 0 && !self.protocol.is_reading() {
+        } else if self.flow.start_ns != 0 && !self.protocol.is_read() {
             Some(now_ns + config.flow_period_ns)
         } else {
             None
@@ -219,7 +219,7 @@ impl Conn {
         let (ending, at_ns) = self.closing.ending();
         let silent = self.session.messages == 0;
         self.wind_up(ending, env, sink);
-        if silent || matches!(self.protocol.mode, Mode::Opaque(_)) {
+        if silent || !self.protocol.is_read() {
             self.flow_span(Some(ending), at_ns, env, sink);
         }
         env.buffered = env.buffered.saturating_sub(self.buffered);
@@ -242,10 +242,7 @@ impl Conn {
 
     /// Reports the connection itself as a span, and starts a new account of its bytes.
     fn flow_span(&mut self, ending: Option<Ending>, at_ns: u64, env: &mut Env, sink: &mut dyn FnMut(Span)) {
-        let protocol = match self.protocol.mode {
-            Mode::Opaque(Some(name)) => name,
-            _ => self.facts.transport.as_str(),
-        };
+        let protocol = self.protocol.counts_bytes().unwrap_or(self.facts.transport.as_str());
         let mut flow = std::mem::take(&mut self.flow);
         let resent = self.facts.resent.as_mut().map_or(0, |r| std::mem::take(&mut r.since_flow_span));
         self.with(env, sink, |_, ctx, out| {

@@ -50,7 +50,7 @@ impl Conn {
             return;
         }
         // Only a connection without a message is reported by its bytes.
-        if self.session.messages == 0 || matches!(self.protocol.mode, Mode::Opaque(_)) {
+        if self.session.messages == 0 || !self.protocol.is_read() {
             self.flow.data(&d);
         }
         match &mut self.protocol.mode {

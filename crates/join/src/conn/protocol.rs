@@ -7,7 +7,7 @@ use crate::joiner::Env;
 use crate::session::{Session, Usage};
 use crate::verdict::{CopyRule, Verdict};
 use wirespan_decode::{Need, OpenEnd, Parser, Protocol, Verdict as Guess};
-use wirespan_model::{DataEvent, Direction, Role, Side, Span};
+use wirespan_model::{DataEvent, Direction, Role, Side, Span, Transport};
 
 /// Failed guesses after which a connection counts as not understood.
 const MAX_GUESSES: u32 = 4;
@@ -57,6 +57,20 @@ impl ProtocolState {
     /// True if messages of this protocol are being read.
     pub(super) fn is(&self, name: &str) -> bool {
         matches!(&self.mode, Mode::Reading { protocol, .. } if protocol.name() == name)
+    }
+
+    /// The protocol whose connections are reported by their bytes, too, as most of them are not read.
+    pub(super) fn counts_bytes(&self) -> Option<&'static str> {
+        match &self.mode {
+            Mode::Reading { protocol, .. } if matches!(protocol.need(), Need::LongHeaders(_)) => Some(protocol.name()),
+            Mode::Opaque(name) => *name,
+            _ => None,
+        }
+    }
+
+    /// True if the connection is reported by its messages alone.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_reading() && self.counts_bytes().is_none()
     }
 
     /// Captured bytes held by the waiting calls or by the parser.
@@ -132,6 +146,7 @@ impl Conn {
             Need::FirstCall => CopyRule::FirstCallOnly(env.config.copy_bytes),
             Need::Starts => CopyRule::EveryCall(env.config.copy_bytes),
             Need::EveryCall(bytes) => CopyRule::EveryCall(bytes.max(env.config.copy_bytes)),
+            Need::LongHeaders(bytes) => CopyRule::LongHeaders(bytes),
             Need::WholeCalls => CopyRule::EveryCall(env.config.whole_bytes),
         };
         self.decide(protocol.name(), copy, env);
@@ -176,7 +191,12 @@ impl Conn {
     pub(super) fn not_understood(&mut self, env: &mut Env) {
         env.stats.unknown_protocol += 1;
         self.protocol.mode = Mode::Opaque(None);
-        self.decide("", CopyRule::EveryCall(0), env);
+        // Another peer of the same socket may still begin a connection that is understood.
+        let handshakes = env.config.protocols.iter().find_map(|p| match p.need() {
+            Need::LongHeaders(bytes) if self.facts.transport == Transport::Udp => Some(bytes),
+            _ => None,
+        });
+        self.decide("", handshakes.map_or(CopyRule::EveryCall(0), CopyRule::LongHeaders), env);
     }
 
     /// Sends a verdict to the kernel if the copy rule changed. A capture file gets none.
@@ -190,6 +210,8 @@ impl Conn {
     pub(super) fn send_verdict(&self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
         let (plaintext, Usage { shared, delivers, one_way, pipelined }) =
             (self.secure.is_plaintext(), self.session.usage);
-        env.verdict(self.facts.key.socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way, pipelined });
+        let socket = self.facts.key.socket;
+        let copy = if self.facts.is_datagram() { env.datagrams.rule(socket, protocol, copy) } else { copy };
+        env.verdict(socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way, pipelined });
     }
 }

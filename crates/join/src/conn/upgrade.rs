@@ -49,7 +49,7 @@ impl Conn {
                 }
                 let bytes = match protocol.need() {
                     Need::FirstCall | Need::Starts => 0,
-                    Need::EveryCall(bytes) => bytes,
+                    Need::EveryCall(bytes) | Need::LongHeaders(bytes) => bytes,
                     Need::WholeCalls => env.config.whole_bytes,
                 };
                 self.decide(protocol.name(), CopyRule::EveryCall(bytes.max(env.config.copy_bytes)), env);

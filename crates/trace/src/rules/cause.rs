@@ -2,7 +2,7 @@
 //! received the message from a broker.
 
 use super::{Candidate, Rule, LOOK};
-use crate::related::{handled_until, is_datagram_connection, tolerance, AFTERMATH_NS};
+use crate::related::{causes_nothing, handled_until, is_datagram_connection, tolerance, AFTERMATH_NS};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::broker::{asks_for_messages, brings_work, is_delivery};
@@ -35,7 +35,7 @@ pub(super) fn confidence(span: &Span, evidence: Evidence) -> f32 {
 /// Proposes parents; returns the proposed parent of each span.
 pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMap<u32, u32> {
     let mut owners: FxHashMap<(u64, u64), Vec<u32>> = FxHashMap::default();
-    for (i, span) in spans.iter().enumerate().filter(|(_, span)| !is_datagram_connection(span)) {
+    for (i, span) in spans.iter().enumerate().filter(|(_, span)| !causes_nothing(span)) {
         for x in span.exchanges() {
             owners.entry((span.host_id, x)).or_default().push(i as u32);
         }

@@ -48,7 +48,7 @@ mod wakes;
 mod within;
 mod workers;
 
-use crate::related::{is_datagram_connection, is_silent_connection};
+use crate::related::{causes_nothing, is_silent_connection};
 use gathered::{may_be_gathered, Gathered};
 use process::Process;
 use rustc_hash::FxHashMap;
@@ -162,7 +162,7 @@ impl Solver {
         let serves = span.tap == TapSide::ServerProcess
             && span.exchange.is_some()
             && !is_delivery(&span)
-            && !is_datagram_connection(&span)
+            && !causes_nothing(&span)
             && !is_silent_connection(&span);
         let calls = span.tap == TapSide::ClientProcess;
         if !self.config.enabled && span.cause.is_some() && span.cause_evidence == Some(Evidence::Inferred) {
