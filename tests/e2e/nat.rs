@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 const BACKENDS: usize = 5;
+/// Connections of each client.
+const CALLS: u64 = 60;
 /// Namespaces: the client, the router, then the backends.
 const CLIENT: usize = 0;
 const ROUTER: usize = 1;
@@ -93,14 +95,25 @@ fn edges(file: &Path) -> (Edges, Edges) {
     (opened, failed)
 }
 
-/// Lets a client make its connections, which it does once. Returns how many were given to each backend.
-fn call(spaces: &Spaces, client: &mut Running) -> Vec<u64> {
-    let before = given(spaces);
+/// Lets a client make its connections, which it does once.
+fn begin(client: &mut Running) {
     client.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+}
+
+/// Waits for the client's report.
+fn end(client: &mut Running) -> String {
     let mut said = String::new();
     BufReader::new(client.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    said
+}
+
+/// Lets a client make its connections. Returns how many were given to each backend.
+fn call(spaces: &Spaces, client: &mut Running) -> Vec<u64> {
+    let before = given(spaces);
+    begin(client);
+    let said = end(client);
     let given: Vec<u64> = given(spaces).into_iter().zip(before).map(|(now, before)| now - before).collect();
-    assert!(given.iter().all(|n| *n > 0) && given.iter().sum::<u64>() == 60, "{given:?} {said}");
+    assert!(given.iter().all(|n| *n > 0) && given.iter().sum::<u64>() == CALLS, "{given:?} {said}");
     given
 }
 
@@ -142,7 +155,7 @@ impl World {
     /// Two clients that call the one address sixty times each. The second stands beside the first backend, so that some
     /// of its calls come back to its own host.
     fn clients(&self) -> [Running; 2] {
-        let calls = ["call", "tcp", SERVICE[0], SERVICE[1], "-n", "60", "-r", "100", "-1", "-h"];
+        let calls = ["call", "tcp", SERVICE[0], SERVICE[1], "-n", &CALLS.to_string(), "-r", "100", "-1", "-h"];
         [self.start(CLIENT, "reader", &calls), self.start(FIRST, "inner", &calls)]
     }
 
@@ -206,4 +219,30 @@ fn a_backend_that_refuses_spoils_no_count_of_another() {
         }
     });
     assert_eq!((opened, failed), (want, refused));
+}
+
+/// The router hides its clients behind its own addresses: servers alone see who called.
+#[test]
+fn hidden_clients_are_counted_by_client() {
+    let Some(world) = World::new("nat_clients", "natby", BACKENDS) else { return };
+    let mut clients = world.clients();
+    let pids: Vec<u32> = world.servers.iter().map(Running::pid).collect();
+    let mut given_to = Vec::new();
+    let (opened, failed) = world.traced(&pids, || {
+        let before = given(&world.spaces);
+        // Both at once, so that the connections of one moment are not all of one client.
+        clients.iter_mut().for_each(begin);
+        clients.iter_mut().for_each(|client| drop(end(client)));
+        given_to = given(&world.spaces).into_iter().zip(before).map(|(now, before)| now - before).collect();
+    });
+    let sum = |end: fn(&(String, String)) -> &String| {
+        opened.iter().fold(BTreeMap::new(), |mut sums, (ends, count)| {
+            *sums.entry(end(ends).clone()).or_insert(0) += count;
+            sums
+        })
+    };
+    let callers = ["10.213.1.2".to_string(), address(0)].map(|from| (format!("caller:{from}"), CALLS));
+    assert_eq!(sum(|ends| &ends.0), callers.into(), "{opened:?}");
+    let servers = given_to.into_iter().enumerate().map(|(n, count)| (format!("service:shelf{n}"), count));
+    assert_eq!((sum(|ends| &ends.1), failed), (servers.collect(), Edges::new()), "{opened:?}");
 }
