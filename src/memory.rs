@@ -44,6 +44,62 @@ pub(crate) fn spared<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
+/// Gives back the parts of the program's own file that only the start needed, such as the programs for the kernel. A
+/// page that is needed later comes again from the file.
+#[allow(unsafe_code)]
+pub(crate) fn started() {
+    let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    for part in parts(&smaps).iter().filter(|part| part.is_file() && program.as_os_str() == part.path) {
+        // SAFETY: nobody has written to these pages and nobody can, so they are those of the file, which does not
+        // change while it runs (ETXTBSY).
+        let _ = unsafe { rustix::mm::madvise(part.at as *mut _, part.bytes, rustix::mm::Advice::LinuxDontNeed) };
+    }
+}
+
+/// A part of the address space, as `/proc/self/smaps` shows it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Mapped<'a> {
+    at: usize,
+    bytes: usize,
+    path: &'a str,
+    writable: bool,
+    resident: u64,
+    /// Bytes that are no longer those of the file.
+    changed: u64,
+}
+
+impl Mapped<'_> {
+    fn is_file(&self) -> bool {
+        self.path.starts_with('/') && !self.writable && self.changed == 0
+    }
+}
+
+fn parts(smaps: &str) -> Vec<Mapped<'_>> {
+    let mut parts: Vec<Mapped<'_>> = Vec::new();
+    for line in smaps.lines() {
+        if let Some(part) = mapped(line) {
+            parts.push(part);
+        } else if let Some(part) = parts.last_mut() {
+            part.resident += number(line, "Rss:").unwrap_or(0) * 1024;
+            part.changed += number(line, "Anonymous:").unwrap_or(0) * 1024;
+        }
+    }
+    parts
+}
+
+/// The first line of a part: addresses, rights, offset, device, inode, path.
+fn mapped(line: &str) -> Option<Mapped<'_>> {
+    let (addresses, rest) = line.split_once(' ')?;
+    let (from, to) = addresses.split_once('-')?;
+    let [from, to] = [from, to].map(|end| usize::from_str_radix(end, 16).ok());
+    let (at, end) = (from?, to?);
+    let mut words = rest.splitn(5, ' ');
+    let writable = words.next()?.contains('w');
+    let path = words.nth(3).unwrap_or_default().trim_start();
+    Some(Mapped { at, bytes: end.checked_sub(at)?, path, writable, ..Mapped::default() })
+}
+
 /// Memory at present; zeros where the kernel does not say.
 pub(crate) fn taken() -> Memory {
     let descriptors = std::fs::read_dir("/proc/self/fdinfo").into_iter().flatten().flatten();
@@ -65,9 +121,16 @@ enum Part {
     Program(u64),
 }
 
+/// Memory of the process itself. Tables of the kernel that are mapped here (its rings) count as resident, too, and are
+/// told with the other tables.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    number(&status, "VmRSS:").unwrap_or(0) * 1024
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    (number(&status, "VmRSS:").unwrap_or(0) * 1024).saturating_sub(tables_in(&smaps))
+}
+
+fn tables_in(smaps: &str) -> u64 {
+    parts(smaps).iter().filter(|part| part.path == "anon_inode:bpf-map").map(|part| part.resident).sum()
 }
 
 /// What a descriptor stands for, and its bytes. A link names its program, too, but no size.
@@ -97,8 +160,48 @@ mod tests {
         assert_eq!(kernel_part("pos:\t0\n"), None);
     }
 
+    const SMAPS: &str = "\
+561951b60000-561951b70000 r-xp 00834000 fe:00 1234                       /opt/a b/wirespan
+Size:                 64 kB
+Rss:                  40 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+561951b70000-561951b80000 r--p 00844000 fe:00 1234                       /opt/a b/wirespan
+Rss:                  64 kB
+Anonymous:            64 kB
+7fef8cc82000-7fef8d483000 r--s 00000000 00:0e 1043                       anon_inode:bpf-map
+Rss:                8196 kB
+Anonymous:             0 kB
+32bf6000000-32c36000000 rw-p 00000000 00:00 0 
+Rss:                5788 kB
+Anonymous:          5788 kB
+";
+
     #[test]
-    fn this_process_is_resident() {
+    fn tables_of_the_kernel_count_once_and_only_pages_of_the_file_are_given_back() {
+        assert_eq!(tables_in(SMAPS), 8196 * 1024);
+        let all = parts(SMAPS);
+        assert_eq!(all.len(), 4, "{all:?}");
+        assert_eq!((all[0].at, all[0].bytes, all[0].path), (0x5619_51b6_0000, 0x1_0000, "/opt/a b/wirespan"));
+        // The second holds addresses that were filled in at the start.
+        let given: Vec<bool> = all.iter().map(Mapped::is_file).collect();
+        assert_eq!(given, [true, false, false, false]);
+    }
+
+    #[test]
+    fn this_process_is_resident_and_runs_on_when_it_gave_back() {
+        let program = std::fs::read_link("/proc/self/exe").unwrap_or_default().display().to_string();
+        let of_file = || -> u64 {
+            let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+            parts(&smaps).iter().filter(|p| p.is_file() && p.path == program).map(|p| p.resident).sum()
+        };
+        // Other tests, which run beside this one, may need more of the file meanwhile.
+        let fewer = || {
+            let before = of_file();
+            started();
+            of_file() < before
+        };
+        assert!((0..20).any(|_| fewer()));
         assert!(taken().resident > 1 << 20);
     }
 }
