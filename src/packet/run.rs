@@ -113,10 +113,11 @@ impl Run {
         if let Some(skew) = self.skew {
             seen.iter_mut().for_each(|s| s.time_ns = skew.shown(s.time_ns));
         }
-        let Run { board, lines, names, taps, program, .. } = self;
+        let Run { board, lines, names, taps, program, gathered, .. } = self;
         let mut records = lines.as_mut().filter(|_| program.actions.contains(&Action::Record));
         for s in &seen {
             board.see(s);
+            gathered.iter_mut().for_each(|all| all.see(s));
             if let Some(lines) = &mut records {
                 lines.extend(packet_line(s, names, &|number| taps.reason(number)).map(|line| line.to_string()));
             }
@@ -149,6 +150,7 @@ impl Run {
         let journeys = self.board.due(ends);
         if let Some(gathered) = &mut self.gathered {
             journeys.iter().for_each(|journey| gathered.add(journey));
+            gathered.add_acknowledgements(ends);
         }
         let reason = |number| self.taps.reason(number);
         if let Some(lines) = self.lines.as_mut().filter(|_| self.program.actions.contains(&Action::Journeys)) {

@@ -44,6 +44,32 @@ s.close()
 print(n, flush=True)
 ";
 
+/// Reads and says nothing.
+const SINK: &str = "
+import socket, sys
+s = socket.socket()
+s.bind((sys.argv[1], int(sys.argv[2])))
+s.listen(5)
+print('listening', file=sys.stderr, flush=True)
+c, _ = s.accept()
+while c.recv(1000000):
+    pass
+";
+
+/// Connects. When the file is there, it sends more than the slow device can, for so many seconds.
+const BULK: &str = "
+import os, socket, sys, time
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print('listening', file=sys.stderr, flush=True)
+while not os.path.exists(sys.argv[3]):
+    time.sleep(0.01)
+end = time.time() + float(sys.argv[4])
+while time.time() < end:
+    s.sendall(b'x' * 20000)
+    time.sleep(0.005)
+time.sleep(60)
+";
+
 /// The clock of the second agent.
 const SKEW_NS: f64 = -3_123_456_789.0;
 const DRIFT: f64 = 180e-6;
@@ -121,6 +147,73 @@ fn true_times(packets: &[Value], names: &[String; 2], forth: bool, since_ns: u64
     (all, (left.len() - lonely) as u64, lonely as u64)
 }
 
+/// What a program told, and each window of the clocks that the server had meanwhile, by its time.
+struct Told {
+    lines: Vec<Value>,
+    windows: BTreeMap<u64, Value>,
+    said: String,
+}
+
+impl Told {
+    fn of(&self, kind: &str) -> Vec<Value> {
+        self.lines.iter().filter(|line| line["kind"] == kind).cloned().collect()
+    }
+
+    /// Every window contains the truth. Returns the width of the widest, ns.
+    fn assert_true(&self, wrong: &str, since_ns: u64) -> f64 {
+        assert!(self.windows.len() >= 3, "{:?} {}", self.windows, self.said);
+        let mut widest = 0.0f64;
+        for clock in self.windows.values() {
+            let ([low, high], is) =
+                (["low_ns", "high_ns"].map(|k| clock[k].as_f64().unwrap()), truth(clock, wrong, since_ns));
+            // The two agents convert the kernel's time on their own, each with an error below a microsecond.
+            assert!(low - 1000.0 <= is && is <= high + 1000.0, "{is} {clock}");
+            widest = widest.max(high - low);
+            let [least, most] = ["drift_low_ppm", "drift_high_ppm"].map(|k| clock[k].as_f64().unwrap() * 1e-6);
+            let gains = if clock["agent"] == wrong { DRIFT } else { -DRIFT / (1.0 + DRIFT) };
+            assert!(least <= gains && gains <= most, "{clock}");
+            assert_eq!(clock["set"], 0);
+        }
+        widest
+    }
+}
+
+/// Runs the program on both agents. `work` begins when both see packets.
+fn run(place: &Place, program: &Path, work: impl FnOnce()) -> Told {
+    let args = ["packet", program.to_str().unwrap(), "--fleet", "--server", place.ui(), "--format", "json"];
+    let mut client = Running::start(WIRESPAN, &args);
+    client.wait_for("agents were asked");
+    let ask = || {
+        let now = get(place.ui(), "packets/agents");
+        assert!(!now.is_null(), "the server does not answer");
+        now
+    };
+    within(Duration::from_secs(15), "both see packets", || {
+        ask()["agents"].as_array().unwrap().iter().all(|agent| agent["state"] == "running").then_some(())
+    });
+    work();
+    let mut windows = BTreeMap::new();
+    let mut keep = |clock: &Value| {
+        if clock["low_ns"].is_number() {
+            windows.insert(clock["at_ns"].as_u64().unwrap(), clock.clone());
+        }
+    };
+    while let Some(Value::Array(clocks)) =
+        Some(ask()).filter(|now| now["state"] == "running").map(|now| now["clocks"].clone())
+    {
+        clocks.iter().for_each(&mut keep);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let stdout = reader(client.0.stdout.take());
+    let done = client.finish(Duration::from_secs(60));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    let told = String::from_utf8(stdout.recv_timeout(Duration::from_secs(10)).unwrap()).unwrap();
+    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().filter(|line| line["kind"] == "clock").for_each(keep);
+    Told { lines, windows, said }
+}
+
 #[test]
 fn packets_of_two_agents_meet_and_their_times_have_errors() {
     let test = "packets_of_two_agents_meet_and_their_times_have_errors";
@@ -146,60 +239,20 @@ fn packets_of_two_agents_meet_and_their_times_have_errors() {
     let file = folder.path().join("program.yaml");
     let filter = "filter: {protocol: tcp, port: 7051, netns: ./own}\nwhere: [queue, receive]";
     std::fs::write(&file, format!("{filter}\naction: [record, latency]\nfor: 20s\n")).unwrap();
-    let fleet = file.to_str().unwrap();
-    let args = ["packet", fleet, "--fleet", "--server", place.ui(), "--format", "json"];
-    let mut client = Running::start(WIRESPAN, &args);
-    client.wait_for("agents were asked");
-    let ask = || {
-        let now = get(place.ui(), "packets/agents");
-        assert!(!now.is_null(), "the server does not answer");
-        now
-    };
-    within(Duration::from_secs(15), "both see packets", || {
-        ask()["agents"].as_array().unwrap().iter().all(|agent| agent["state"] == "running").then_some(())
+    let (mut receiver, mut sender) = (None, None);
+    let told = run(&place, &file, || {
+        receiver = Some(spaces.python(1, SERVER, &["10.214.1.2", "7051"]));
+        sender = Some(spaces.python(0, CLIENT, &["10.214.1.2", "7051", "10"]));
     });
-    let _server = spaces.python(1, SERVER, &["10.214.1.2", "7051"]);
-    let sender = spaces.python(0, CLIENT, &["10.214.1.2", "7051", "10"]);
-
-    // Each window that the server tells.
-    let mut windows = BTreeMap::new();
-    while let Some(Value::Array(clocks)) =
-        Some(ask()).filter(|now| now["state"] == "running").map(|now| now["clocks"].clone())
-    {
-        for clock in clocks.iter().filter(|clock| clock["low_ns"].is_number()) {
-            windows.insert(clock["at_ns"].as_u64().unwrap(), clock.clone());
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    assert!(sender.finish(Duration::from_secs(30)).status.success());
-    let stdout = reader(client.0.stdout.take());
-    let done = client.finish(Duration::from_secs(60));
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{said}");
-    let told = String::from_utf8(stdout.recv_timeout(Duration::from_secs(10)).unwrap()).unwrap();
-    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |kind: &str| told.iter().filter(|line| line["kind"] == kind).cloned().collect::<Vec<_>>();
-
-    windows.extend(of("clock").into_iter().map(|clock| (clock["at_ns"].as_u64().unwrap(), clock)));
-    assert!(windows.len() >= 3, "{windows:?}");
-    let mut widest = 0.0f64;
-    for clock in windows.values() {
-        let ([low, high], is) =
-            (["low_ns", "high_ns"].map(|k| clock[k].as_f64().unwrap()), truth(clock, &names[1], since_ns));
-        // The two agents convert the kernel's time on their own, each with an error below a microsecond.
-        assert!(low - 1000.0 <= is && is <= high + 1000.0, "{is} {clock}");
-        widest = widest.max(high - low);
-        let [least, most] = ["drift_low_ppm", "drift_high_ppm"].map(|k| clock[k].as_f64().unwrap() * 1e-6);
-        let gains = if clock["agent"] == names[1].as_str() { DRIFT } else { -DRIFT / (1.0 + DRIFT) };
-        assert!(least <= gains && gains <= most, "{clock}");
-        assert_eq!(clock["set"], 0);
-    }
+    assert!(sender.unwrap().finish(Duration::from_secs(30)).status.success());
+    let widest = told.assert_true(&names[1], since_ns);
+    let of = |kind: &str| told.of(kind);
 
     // Each packet met its counterpart, there and back.
     let met: BTreeMap<String, Value> =
         of("agent").into_iter().map(|a| (a["agent"].as_str().unwrap().to_owned(), a["met"].clone())).collect();
     let between = of("between");
-    assert_eq!(between.len(), 2, "{between:?} {said}");
+    assert_eq!(between.len(), 2, "{between:?} {}", told.said);
     let packets = of("packet");
     let mut known = 0;
     for row in &between {
@@ -217,7 +270,50 @@ fn packets_of_two_agents_meet_and_their_times_have_errors() {
         assert_eq!(tally["only_came"], 0, "{tally}");
     }
     assert!(known > 0, "the slow packets have a time: {between:?}");
-    eprintln!("{} windows, at most {widest} ns wide; {known} of 6 quantiles known; {between:?}", windows.len());
+    eprintln!("{} windows, at most {widest} ns wide; {known} of 6 quantiles known; {between:?}", told.windows.len());
+    for agent in [right, wrong] {
+        agent.end();
+    }
+    server.end();
+}
+
+#[test]
+fn a_transfer_in_one_direction_has_times_by_its_acknowledgements() {
+    let test = "a_transfer_in_one_direction_has_times_by_its_acknowledgements";
+    if !ready(test) {
+        return;
+    }
+    let Some(spaces) = made(test, Spaces::pair("fo")) else { return };
+    let slow = "tc qdisc add dev eth0 root tbf rate 20mbit burst 5kb limit 200kb";
+    if let Err(why) = spaces.inside(0, &slow.split(' ').collect::<Vec<_>>()) {
+        return skip(test, &lacking(why));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let place = Place::new(folder.path());
+    let server = place.serve(&[]);
+    let targets = [(); 2].map(|()| Running::start("sleep", &["120"]));
+    let since_ns = now_ns();
+    let clock = format!("{SKEW_NS} {} {since_ns}", DRIFT * 1e6);
+    let right = agent(&place, folder.path(), &spaces, 0, &targets[0], None);
+    let wrong = agent(&place, folder.path(), &spaces, 1, &targets[1], Some(&clock));
+    let names = [&right, &wrong].map(named);
+    // The handshake, which goes both ways, is over before packets are seen.
+    let _sink = spaces.python(1, SINK, &["10.214.1.2", "7052"]);
+    let _bulk = spaces.python(0, BULK, &["10.214.1.2", "7052", go.to_str().unwrap(), "8"]);
+    let file = folder.path().join("program.yaml");
+    let filter = "filter: {protocol: tcp, port: 7052, netns: ./own}\nwhere: [queue, receive]";
+    std::fs::write(&file, format!("{filter}\naction: [latency]\nfor: 16s\n")).unwrap();
+    let told = run(&place, &file, || std::fs::write(&go, "").unwrap());
+    let widest = told.assert_true(&names[1], since_ns);
+    let between = told.of("between");
+    assert_eq!(between.len(), 1, "acknowledgements are in no table: {between:?}");
+    let row = &between[0];
+    let of = |key: &str| row[key].as_u64().unwrap();
+    assert!(of("packets") > 500 && of("unknown") * 10 < of("packets"), "{row} {}", told.said);
+    // They wait in the queue for much longer than the clocks are uncertain.
+    assert!(row["p50"]["ns"].is_number(), "{row}");
+    eprintln!("{} windows, at most {widest} ns wide; {row}", told.windows.len());
     for agent in [right, wrong] {
         agent.end();
     }

@@ -8,9 +8,11 @@
 //! Read in this order: [`position`] (sighting → interval) → [`flow`] (what was seen of one direction of a connection) →
 //! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`], [`Live`]. [`passing`] asks
 //! the joiner what devices saw of one message. [`clocks`] compares the clocks of two hosts, and [`captures`] uses it
-//! for capture files of several places. [`meeting`] joins what several hosts saw of the same packets.
+//! for capture files of several places. [`meeting`] joins what several hosts saw of the same packets, and
+//! [`Acknowledgements`] is what it compares clocks by, where bytes go in one direction only.
 #![forbid(unsafe_code)]
 
+mod acknowledgements;
 mod attempts;
 pub mod captures;
 pub mod clocks;
@@ -23,6 +25,7 @@ mod passing;
 mod position;
 mod summary;
 
+pub use acknowledgements::Acknowledgements;
 pub use histogram::Histogram;
 pub use joiner::{Counts, Joiner, Settings};
 pub use live::{Heat, Live, SECONDS};

@@ -101,11 +101,15 @@ impl Tunnel {
 pub const TCP: u8 = 6;
 /// UDP.
 pub const UDP: u8 = 17;
+/// An acknowledgement of TCP without payload, where it is followed as a datagram (reserved by IANA).
+pub const ACKNOWLEDGEMENT: u8 = 255;
 
 /// TCP flags (RFC 9293).
 pub const FIN: u8 = 1;
 /// SYN.
 pub const SYN: u8 = 2;
+/// RST.
+pub const RST: u8 = 4;
 
 /// Addresses, ports and protocol of a packet, in its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -143,7 +147,8 @@ pub struct Sighting {
     pub seq: u32,
     /// Bytes of payload.
     pub len: u32,
-    /// UDP: of the payload, 0 if the bytes were not at hand; ICMP echo and fragment: its id.
+    /// UDP: of the payload; TCP without payload, SYN, FIN and RST: of what else its header has; 0 if the bytes were not
+    /// at hand. ICMP echo and fragment: its id.
     pub hash: u32,
     /// Flags of TCP.
     pub flags: u8,

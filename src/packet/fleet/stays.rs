@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::Hash;
 use wirespan_journey::meeting::{Sight, Stay};
-use wirespan_journey::{Journey, Place};
-use wirespan_model::packet::Route;
+use wirespan_journey::{Acknowledgements, Journey, Place};
+use wirespan_model::packet::{Route, Sighting};
 use wirespan_view::packets::PacketPlace;
 
 /// In one answer; as JSON, less than 120 bytes each.
@@ -86,9 +86,22 @@ impl<T: Hash + Eq> Numbers<T> {
 pub(in crate::packet) struct Gathered {
     stays: Vec<(Stay, Place, Place)>,
     left_out: u64,
+    acknowledgements: Acknowledgements,
 }
 
 impl Gathered {
+    /// Takes a sighting, for what is of interest only to the comparison of clocks.
+    pub(in crate::packet) fn see(&mut self, s: &Sighting) {
+        self.acknowledgements.see(s);
+    }
+
+    /// Takes the acknowledgements whose ways are known by now. They go without if there are too many others.
+    pub(in crate::packet) fn add_acknowledgements(&mut self, ends: bool) {
+        let left_out = self.left_out;
+        self.acknowledgements.due(ends).iter().for_each(|way| self.add(way));
+        self.left_out = left_out;
+    }
+
     /// Takes the part of the way that this machine has seen.
     pub(in crate::packet) fn add(&mut self, journey: &Journey) {
         let (Some(first), Some(last)) = (journey.steps.first(), journey.steps.last()) else { return };

@@ -60,7 +60,11 @@ struct ws_packet {
 	__u16 destination_port;
 	__u32 seq;  /* TCP: of the first byte; ICMP echo: its number; a later fragment: its offset */
 	__u32 len;  /* of the payload */
-	__u32 hash; /* UDP: of the first bytes of the payload, 0 if they are not at hand; ICMP echo, fragment: its id */
+	/*
+	 * UDP: of the first bytes of the payload; TCP without payload, SYN, FIN and RST: of what else its header has; 0 if
+	 * the bytes are not at hand. ICMP echo, fragment: its id
+	 */
+	__u32 hash;
 	__u32 reason;	 /* of a drop */
 	__u32 queue_len; /* packets that wait in the queue of the device, where it counts them in one place */
 	__u8 point;

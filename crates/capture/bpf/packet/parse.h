@@ -7,6 +7,8 @@
 #define NO_INNER 0
 #define UNREADABLE 1
 
+#define TCP_MARKS 0x07 /* FIN, SYN, RST */
+
 /*
  * The functions below that are not static are global for the verifier: it checks each of them once, and not once for
  * each way to each call. Otherwise it gives up after a million instructions.
@@ -101,6 +103,25 @@ __noinline __u64 pass_extensions(struct ws_packet *p, __u64 at, __u64 end)
 	return 0;
 }
 
+/*
+ * What tells an acknowledgement without payload from others of its connection: numbers, flags, window and options (the
+ * times of both ends, gaps), which no device changes. 0 if the options are not at hand.
+ */
+__noinline __u32 hash_acknowledgement(const struct l4_header *h, __u64 options, __u32 len, __u64 end)
+{
+	__u32 hash;
+
+	if (!h)
+		return 0;
+	hash = hash_payload(options, len, end);
+	if (!hash)
+		return 0;
+	hash = (hash ^ h->seq) * 16777619;
+	hash = (hash ^ h->ack) * 16777619;
+	hash = (hash ^ ((__u32)h->window << 8 | h->flags)) * 16777619;
+	return hash ? hash : 1;
+}
+
 /* Ports and identity. `len` has the bytes from here on. Returns what parse_one() returns. */
 __noinline __u64 parse_l4(struct ws_packet *p, __u64 at, __u32 len, __u64 end)
 {
@@ -126,6 +147,8 @@ __noinline __u64 parse_l4(struct ws_packet *p, __u64 at, __u32 len, __u64 end)
 		p->seq = bpf_ntohl(h.seq);
 		p->flags = h.flags;
 		p->len = len > head ? len - head : 0;
+		if (!p->len && !(h.flags & TCP_MARKS))
+			p->hash = hash_acknowledgement(&h, at + 20, head - 20, end);
 		return NO_INNER;
 	case IPPROTO_UDP:
 		if (!take(&h, 8, at, end))

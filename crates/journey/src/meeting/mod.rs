@@ -19,7 +19,7 @@ use crate::clocks::{Bounds, Clocks, Reading};
 use line::{Judged, Line};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use wirespan_model::packet::Route;
+use wirespan_model::packet::{Route, ACKNOWLEDGEMENT};
 
 /// How long what left a host waits for what other hosts tell, ms.
 const WAIT_MS: u64 = 4_000;
@@ -103,7 +103,11 @@ pub struct Meeting {
 impl Meeting {
     /// Takes what a host saw of a packet. `now_ms`: a time of the caller that goes on.
     pub fn add(&mut self, host: u32, stay: Stay, now_ms: u64) {
-        let tally = self.tallies.entry(host).or_default();
+        let mut ignored = Tally::default();
+        let tally = match stay.is_acknowledgement() {
+            true => &mut ignored,
+            false => self.tallies.entry(host).or_default(),
+        };
         tally.dropped += u64::from(stay.dropped);
         tally.whole += u64::from(!stay.came_in && !stay.went_out && !stay.dropped);
         if self.kept >= KEPT {
@@ -143,11 +147,12 @@ impl Meeting {
             line.judge(due_ms, &mut judged);
         }
         self.compare(&judged);
-        for one in &judged {
+        for one in judged.iter().filter(|one| !one.stay.is_acknowledgement()) {
             self.tell(one);
         }
-        for line in self.lines.values_mut() {
-            line.forget(left_ms, came_ms, |host| self.tallies.entry(host).or_default().only_came += 1);
+        for (route, line) in &mut self.lines {
+            let counts = u64::from(route.protocol != ACKNOWLEDGEMENT);
+            line.forget(left_ms, came_ms, |host| self.tallies.entry(host).or_default().only_came += counts);
         }
         self.lines.retain(|_, line| line.len() > 0);
         self.kept = self.lines.values().map(Line::len).sum();

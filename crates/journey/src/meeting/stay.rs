@@ -1,7 +1,7 @@
 //! One host's part of a packet's way.
 
 use crate::{Journey, Place, Step};
-use wirespan_model::packet::{Point, Route, TCP};
+use wirespan_model::packet::{Point, Route, ACKNOWLEDGEMENT, TCP};
 
 /// A packet at the first or the last place of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,11 @@ impl Stay {
             went_out: matches!(last.place.point, Point::Queue | Point::Xmit) && !dropped,
             dropped,
         })
+    }
+
+    /// Whether it says something about clocks only.
+    pub(super) fn is_acknowledgement(&self) -> bool {
+        self.entry.route.protocol == ACKNOWLEDGEMENT
     }
 
     /// Whether its bytes have sequence numbers.
