@@ -54,11 +54,14 @@ pub(crate) struct PacketArgs {
     live: bool,
     /// Run the program on the agents of the server at --server, not on this machine. They obey if they have
     /// --packet-programs
-    #[arg(long, conflicts_with_all = ["netns", "time", "all_traffic", "from", "pcapng"])]
+    #[arg(long, conflicts_with_all = ["netns", "time", "all_traffic", "from"])]
     fleet: bool,
     /// As --fleet, on this agent only: the name of its host, or HOST/PID (repeatable)
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["netns", "time", "all_traffic", "from", "pcapng"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["netns", "time", "all_traffic", "from"])]
     agent: Vec<String>,
+    /// With --fleet: put this program in the place of the one that another command runs on the agents, without a gap
+    #[arg(long, requires = "fleet", conflicts_with_all = ["agent", "pcapng"])]
+    replace: bool,
     /// Form of the answer; json is JSON lines
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -166,8 +169,10 @@ fn copy_to(path: Option<&PathBuf>) -> Result<Copy> {
 
 pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     if args.fleet || !args.agent.is_empty() {
-        let PacketArgs { program, agent, live, format, client, .. } = args;
-        return packet_fleet::run(&Wish { program, agents: agent, live: *live, format: *format, client }, config);
+        let PacketArgs { program, agent, live, format, client, pcapng, replace, .. } = args;
+        let (live, format, replace) = (*live, *format, *replace);
+        let wish = Wish { program, agents: agent, live, pcapng: pcapng.as_deref(), replace, format, client };
+        return packet_fleet::run(&wish, config);
     }
     let mut program = Program::read(&args.program)?;
     if let Some(file) = &args.from {

@@ -1,14 +1,16 @@
 //! `wirespan packet FILE.yaml --fleet`: the program runs on the agents of a server, and each tells what it sees.
 
 mod between;
+mod copy;
 
 use super::client::ClientArgs;
 use super::program_file::ProgramFile;
 use super::Format;
 use crate::config::Config;
-use crate::packet::{time, Program};
+use crate::packet::{time, Action, Program};
 use crate::stop_signal::StopSignal;
-use anyhow::{Context as _, Result};
+use anyhow::{bail, Context as _, Result};
+use copy::Copy;
 use serde_json::{json, Value};
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -31,14 +33,25 @@ pub(super) struct Wish<'a> {
     /// Empty: all.
     pub(super) agents: &'a [String],
     pub(super) live: bool,
+    /// A copy of what agents record.
+    pub(super) pcapng: Option<&'a Path>,
+    /// Put the program in the place of the one that runs.
+    pub(super) replace: bool,
     pub(super) format: Format,
     pub(super) client: &'a ClientArgs,
 }
 
 pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
     // A wrong program is told with its line before anything is sent.
-    Program::read(wish.program)?;
+    let program = Program::read(wish.program)?;
+    if wish.pcapng.is_some() && !program.actions.contains(&Action::Record) {
+        bail!("--pcapng with --fleet has the packets that agents record: add `record` to the program's `action`");
+    }
     let text = std::fs::read_to_string(wish.program).context("reading the program")?;
+    if wish.replace {
+        return replace(wish, config);
+    }
+    let mut copy = wish.pcapng.map(Copy::to).transpose()?;
     let mut stop = StopSignal::catch()?;
     let order = json!({"program": text, "agents": wish.agents});
     let mut file = ProgramFile::of(wish.program);
@@ -64,6 +77,7 @@ pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
         let lines: Vec<&str> = list(&view["lines"]).filter_map(Value::as_str).collect();
         for (n, line) in (first..).zip(&lines) {
             if n >= had {
+                copy.iter_mut().try_for_each(|copy| copy.write(line))?;
                 out.push_str(line);
                 out.push('\n');
             }
@@ -81,6 +95,7 @@ pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
         // A closed pipe is the reader's wish to end.
         let written = std::io::stdout().write_all(out.as_bytes()).and_then(|()| std::io::stdout().flush());
         if over {
+            copy.map(Copy::finish).transpose()?;
             say(&view);
             return Ok(outcome(&view));
         }
@@ -98,6 +113,29 @@ pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
             anyhow::bail!("the server has forgotten the program: it was started again, or runs another one");
         }
     }
+}
+
+/// Puts the program in the place of the one that another command has started, and that goes on to show what it tells.
+fn replace(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
+    let running = wish.client.get(config, PATH)?;
+    if running["state"] != "running" {
+        bail!("no program runs on agents of this server: start it without --replace");
+    }
+    let number = &running["number"];
+    let mut view = changed(wish, config, number)?;
+    let begun = Instant::now();
+    while !say_changed(&view) {
+        if begun.elapsed() > PATIENCE {
+            bail!("the agents have not said yet whether they run the new program");
+        }
+        std::thread::sleep(ASK_EVERY);
+        view = wish.client.get(config, PATH)?;
+        if view["number"] != *number || view["state"] != "running" {
+            bail!("the program ended meanwhile");
+        }
+    }
+    let runs = |agent: &Value| agent["view"]["program"] == view["program"];
+    Ok(if list(&view["agents"]).any(runs) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Gives the agents the program that the file has now.

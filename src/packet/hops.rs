@@ -91,9 +91,11 @@ fn taps(hops: &[Hop], of: &Span, host: u32) -> Vec<TapSide> {
     let far = hops.iter().skip(near).rev().take_while(at(server)).count();
     let between = hops.len() - near - far;
     let side = |n: usize, netns: u32| match (client, server) {
+        // The other end is at another host: all devices here are of this end's host.
+        (Some(_), None) => TapSide::ClientNode,
+        (None, Some(_)) => TapSide::ServerNode,
         _ if netns != host => TapSide::Gateway,
         (Some(_), Some(_)) if n * 2 < between => TapSide::ClientNode,
-        (Some(_), None) => TapSide::ClientNode,
         _ => TapSide::ServerNode,
     };
     let mut taps = vec![TapSide::ClientNic; near];

@@ -24,7 +24,8 @@ const ICMP_V6: u8 = 58;
 /// Writes a file.
 pub(crate) struct Pcapng<W: Write> {
     out: W,
-    interfaces: FxHashMap<(u32, String), u32>,
+    /// By machine, namespace and device.
+    interfaces: FxHashMap<(String, u32, String), u32>,
 }
 
 fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -64,14 +65,15 @@ impl<W: Write> Pcapng<W> {
     }
 
     /// The number of the interface for a device; its block comes before its first packet.
-    fn interface(&mut self, s: &Sighting, names: &Names) -> Result<u32> {
-        let key = (s.netns, s.device.to_string());
+    fn interface(&mut self, agent: &str, s: &Sighting, names: &Names) -> Result<u32> {
+        let key = (agent.to_owned(), s.netns, s.device.to_string());
         if let Some(number) = self.interfaces.get(&key) {
             return Ok(*number);
         }
         let device = if s.device.is_empty() { "sockets" } else { s.device.as_str() };
         let netns = names.netns(s.netns);
         let name = if netns.is_empty() { device.to_owned() } else { format!("{device} in {netns}") };
+        let name = if agent.is_empty() { name } else { format!("{name} at {agent}") };
         let mut body = RAW_IP.to_le_bytes().to_vec();
         body.extend([0; 6]);
         body.extend(option(2, name.as_bytes()));
@@ -86,10 +88,15 @@ impl<W: Write> Pcapng<W> {
 
     /// Writes a sighting. At points of a connection there is no packet, and nothing is written.
     pub(crate) fn write(&mut self, s: &Sighting, names: &Names, reason: &Reason<'_>) -> Result<()> {
+        self.write_of("", s, names, reason)
+    }
+
+    /// As [`Pcapng::write`], of a machine among others; `names` are its own.
+    pub(crate) fn write_of(&mut self, agent: &str, s: &Sighting, names: &Names, reason: &Reason<'_>) -> Result<()> {
         if !s.point.has_packet() {
             return Ok(());
         }
-        let interface = self.interface(s, names)?;
+        let interface = self.interface(agent, s, names)?;
         let (headers, whole) = headers(s);
         let captured = headers.len() as u32;
         let mut body = interface.to_le_bytes().to_vec();
@@ -98,7 +105,11 @@ impl<W: Write> Pcapng<W> {
         body.extend(captured.to_le_bytes());
         body.extend(whole.to_le_bytes());
         body.extend(padded(headers));
-        body.extend(option(COMMENT, comment(s, names, reason).as_bytes()));
+        let mut said = comment(s, names, reason);
+        if !agent.is_empty() {
+            said += &format!(", at {agent}");
+        }
+        body.extend(option(COMMENT, said.as_bytes()));
         let direction: u32 = match s.point {
             Point::Receive | Point::Tcp | Point::Copied => 1,
             Point::Queue | Point::Xmit => 2,

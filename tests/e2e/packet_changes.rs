@@ -1,6 +1,6 @@
 //! Packet programs that change while they run: no packet is missed, and none is told twice.
 
-use crate::harness::{within, Running, WIRESPAN};
+use crate::harness::{wirespan, within, Running, WIRESPAN};
 use crate::packet_fleet::named;
 use crate::packets::{made, ready, ECHO};
 use crate::running::reader;
@@ -122,6 +122,17 @@ fn a_program_of_agents_changes_with_its_file_without_a_gap() {
         std::fs::write(&file, text).unwrap();
         client.wait_for(said);
     }
+    // Another command puts its program in the place of this one.
+    let other = path("other.yaml");
+    let replace = |text: &str| {
+        std::fs::write(&other, text).unwrap();
+        let done = wirespan(&["packet", &other, "--fleet", "--replace", "--server", place.ui()]);
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (refused, why) = replace(&program(7033, "[queu]", "[count]", &spaces));
+    assert!(!refused && why.contains("line 2"), "{why}");
+    let (done, said) = replace(&program(7033, "[queue, xmit, receive]", "[count]", &spaces));
+    assert!(done && said.contains("has changed at 2 agents, without a gap"), "{said}");
     std::fs::write(&stop, "").unwrap();
     let sent = String::from_utf8(sender.finish(Duration::from_secs(30)).stdout).unwrap();
     let stdout = reader(client.0.stdout.take());
@@ -131,6 +142,8 @@ fn a_program_of_agents_changes_with_its_file_without_a_gap() {
     let text = String::from_utf8(stdout.recv_timeout(Duration::from_secs(30)).unwrap()).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.iter().any(|line| line["kind"] == "end" && line["complete"] == true), "{text} {said}");
+    let (none, why) = replace(&program(7033, "[queue]", "[count]", &spaces));
+    assert!(!none && why.contains("no program runs"), "{why}");
     for agent in &agents {
         let of = |line: &&Value| line["kind"] == "count" && line["agent"] == named(agent).as_str();
         let counts: Vec<&Value> = lines.iter().filter(of).collect();

@@ -58,8 +58,9 @@ fn agents_that_let_a_server_run_a_program_and_one_that_vanishes() {
     );
     let file = program(folder.path(), &text);
     let all = ["packet", file.to_str().unwrap(), "--fleet", "--server", ui, "--token-file", token, "--format", "json"];
+    let copy = folder.path().join("copy.pcapng");
 
-    let mut client = Running::start(WIRESPAN, &all);
+    let mut client = Running::start(WIRESPAN, &[&all[..], &["--pcapng", copy.to_str().unwrap()]].concat());
     let asked = client.wait_for("agents were asked");
     assert!(asked.contains("3 agents"), "{asked}");
     let stdout = reader(client.0.stdout.take());
@@ -95,6 +96,14 @@ fn agents_that_let_a_server_run_a_program_and_one_that_vanishes() {
     assert!(said.contains(&format!("{} has not run the program: it was started without", names[2])), "{said}");
     let end = &lines[lines.len() - 1];
     assert_eq!((&end["kind"], &end["complete"]), (&"end".into(), &false.into()), "{end}");
+
+    // Each packet of both is in the copy, under the name of its agent.
+    let copy = std::fs::read(&copy).unwrap();
+    for name in &names[..2] {
+        let comment = format!(", at {name}");
+        let in_copy = copy.windows(comment.len()).filter(|bytes| *bytes == comment.as_bytes()).count();
+        assert_eq!(in_copy, of(&lines, "packet", name).len(), "{name}");
+    }
 
     refusals(&place, &names, folder.path(), token);
     for agent in [whole, unwilling] {

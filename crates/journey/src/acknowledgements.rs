@@ -1,9 +1,9 @@
 //! Acknowledgements without payload. They say nothing of the way of bytes, but a transfer in one direction has nothing
 //! else that goes back, and the clocks of two hosts can be compared only by packets in both directions.
 //!
-//! An acknowledgement is followed as a datagram: it is known again by what its header has beside the addresses (numbers,
-//! window, and the times and gaps in its options). Only a share is followed if there are many. Which ones follows from
-//! that number, so that all hosts follow the same ones.
+//! An acknowledgement is followed as a datagram: it is known again by a hash of what its header has beside the
+//! addresses (numbers, window, and the times and gaps in its options). Only a share is followed if there are many. The
+//! hash decides which ones, so that all hosts follow the same ones.
 
 use crate::{Joiner, Journey, Settings};
 use wirespan_model::packet::{Point, Route, Sighting, ACKNOWLEDGEMENT, FIN, RST, SYN, TCP};

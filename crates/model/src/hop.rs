@@ -18,6 +18,9 @@ pub const REQUEST_ERROR: &str = "wirespan.hop.request_error_ns";
 pub const RESPONSE: &str = "wirespan.hop.response_ns";
 /// How far the truth may lie from it, ns.
 pub const RESPONSE_ERROR: &str = "wirespan.hop.response_error_ns";
+/// `two hosts` where the point before is of another host. Then a time of one direction that is not told is not known: a
+/// difference of their clocks says nothing.
+pub const CLOCKS: &str = "wirespan.hop.clocks";
 /// Bytes of the span that entered the hop and did not leave it. They were sent again.
 pub const LOST_BYTES: &str = "wirespan.hop.lost_bytes";
 /// Longest time for which a packet of the request waited in the queue of the device, and one of the response, ns.

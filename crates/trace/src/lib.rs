@@ -3,6 +3,7 @@
 //! - [`assemble`]: from one span, its whole trace out of an index of spans (DeepFlow's Algorithm 1 is the
 //!   specification: search by keys until nothing is added, then set parents by rules, then sort).
 //! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
+//! - [`cross_hosts`]: times between points of different hosts, with their errors.
 //! - [`fold`]: drivers' housekeeping out of the tree, into the calls to which it belongs.
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
 //! - [`solve`]: the request that a call was made for, by time and structure, where no evidence is certain.
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod crossings;
 mod explain;
 mod fold;
 mod forest;
@@ -25,6 +27,7 @@ mod stream;
 pub mod tree;
 
 pub use assemble::{assemble, AssembleError, Limits, SpanIndex};
+pub use crossings::cross_hosts;
 pub use explain::{
     folded, Comparison, Explainer, Flame, FlameBox, FlameKind, Group, Held, Parts, SdkStats, Side, Step, Story, Usual,
     Waited,

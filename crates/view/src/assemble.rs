@@ -47,6 +47,7 @@ impl SpanIndex for StoredSpans<'_> {
 /// The trace of a span. `housekeeping`: that of drivers stays in the tree.
 pub(crate) fn assemble(store: &dyn Store, from: SpanId, housekeeping: bool) -> Result<Trace, ApiError> {
     let mut trace = whole(store, from)?;
+    wirespan_trace::cross_hosts(&mut trace);
     if !housekeeping {
         wirespan_trace::fold(&mut trace);
     }

@@ -90,6 +90,10 @@ fn devices_of_the_host_are_of_the_nearer_node() {
     assert_eq!(taps(&request(TapSide::ClientProcess, 1), &near), [all[0], all[1], all[1]]);
     let far: Vec<_> = sightings().into_iter().filter(|s| s.netns != 1).collect();
     assert_eq!(taps(&request(TapSide::ServerProcess, 2), &far), [all[2], all[2], all[3]]);
+    // Also in a namespace that is neither the host's nor that of the end: they come before those of the other host.
+    let elsewhere = |of: &Span, all: &[Sighting]| told(of, all, 77).iter().map(|s| s.tap).collect::<Vec<_>>();
+    assert_eq!(elsewhere(&request(TapSide::ClientProcess, 1), &near), [all[0], all[1], all[1]]);
+    assert_eq!(elsewhere(&request(TapSide::ServerProcess, 2), &far), [all[2], all[2], all[3]]);
 }
 
 #[test]

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { item, shop, span, trace } from "../testing/data";
 import { formatDuration } from "./duration";
 import { stops } from "./hops";
+import { measured, rows, tree } from "./waterfall";
 
 const hops = (of: Record<string, number | string>) =>
   Object.fromEntries(
@@ -84,4 +85,46 @@ test("points of captures without attributes have times by their offsets", () => 
   const way = stops(all, all.spans[3] as never, formatDuration);
   expect(way.map((stop) => stop.name)).toEqual(["web", "client-nic", "server-nic", "cart"]);
   expect(way.map((stop) => stop.bothNs)).toEqual([null, 20_000, 60_000, 80_000]);
+});
+
+test("between two hosts a time of one direction has an error, or is unknown", () => {
+  const of = (more: Record<string, number | string>) =>
+    trace([
+      item(span("a", { kind: "client", tap: "client-process" }), { response: 100_000 }),
+      item(
+        span("b", { service: "cart", attributes: hops({ clocks: "two hosts", ...more }) }),
+        // The other clock is three seconds behind.
+        { parent: "a", at: -3_000_000_000, response: -2_999_950_000, depth: 1 },
+      ),
+    ]);
+  const unknown = of({ round_trip_ns: 50_000 });
+  const row = rows(tree(unknown), new Set(), false)[1];
+  expect(row?.hop).toEqual({ request: null, response: null, bothNs: 50_000 });
+  expect(measured(row?.hop?.request ?? null, formatDuration)).toBe("unknown");
+  const known = rows(
+    tree(of({ round_trip_ns: 50_000, request_ns: 30_000, request_error_ns: 2_000, response_ns: 20_000 })),
+    new Set(),
+    false,
+  )[1];
+  expect(known?.hop?.request).toEqual({ ns: 30_000, errorNs: 2_000 });
+  expect(measured(known?.hop?.request ?? null, formatDuration)).toBe("30 µs ± 2 µs");
+});
+
+test("where devices are hidden, a hop over them that leaves the host has no time of one direction", () => {
+  const t = trace([
+    item(span("a", { kind: "client", tap: "client-process" }), { response: 100_000 }),
+    item(
+      span("b", { tap: "server-nic", service: "", attributes: hops({ clocks: "two hosts", round_trip_ns: 40_000 }) }),
+      {
+        parent: "a",
+        at: -3_000_000_000,
+        response: -2_999_940_000,
+        depth: 1,
+      },
+    ),
+    item(span("c", { service: "cart" }), { parent: "b", at: -2_999_995_000, response: -2_999_945_000, depth: 2 }),
+  ]);
+  const shown = rows(tree(t), new Set(), true);
+  expect(shown.map((row) => row.item.span.id)).toEqual(["a", "c"]);
+  expect(shown[1]?.hop).toEqual({ request: null, response: null, bothNs: 50_000 });
 });

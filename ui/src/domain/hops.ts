@@ -1,13 +1,7 @@
 // The way of one request: the points that saw it, from the process that asks to the one that answers.
 
 import type { SpanView, TraceSpan, TraceView } from "../api/types";
-import { hop, isNetworkTap } from "./waterfall";
-
-/** A time with how far the truth may lie from it; null where it is not known. */
-export interface Measured {
-  readonly ns: number;
-  readonly errorNs: number;
-}
+import { hop, isNetworkTap, type Measured } from "./waterfall";
 
 /** A point of the way, and how the request came there from the point before. */
 export interface Point {
@@ -38,11 +32,6 @@ export interface Stop extends Point {
 function number(span: SpanView, key: string): number | null {
   const value = span.attributes[`wirespan.hop.${key}`];
   return value === undefined ? null : Number(value);
-}
-
-function measured(span: SpanView, key: string, otherwise: number | null | undefined): Measured | null {
-  const ns = number(span, `${key}_ns`) ?? otherwise ?? null;
-  return ns === null ? null : { ns, errorNs: number(span, `${key}_error_ns`) ?? 0 };
 }
 
 /** Shortest wait in a queue that is worth a line. */
@@ -91,12 +80,8 @@ export function stops(trace: TraceView, item: TraceSpan, duration: (ns: number) 
     const parent = n > 0 ? way[n - 1] : undefined;
     const seen = hop(each, parent);
     const { span } = each;
-    const both = number(span, "round_trip_ns") ?? (seen?.responseNs == null ? null : seen.requestNs + seen.responseNs);
-    return {
-      request: parent ? measured(span, "request", seen?.requestNs) : null,
-      response: parent ? measured(span, "response", seen?.responseNs) : null,
-      bothNs: parent ? both : null,
-    };
+    const both = number(span, "round_trip_ns") ?? seen?.bothNs ?? null;
+    return { request: seen?.request ?? null, response: seen?.response ?? null, bothNs: parent ? both : null };
   });
   const all = legs.reduce((sum, leg) => sum + Math.max(0, leg.bothNs ?? 0), 0);
   return way.map((each, n) => {

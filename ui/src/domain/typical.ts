@@ -1,5 +1,6 @@
 // The ways of many requests as one: what is usual for an edge of the map.
-import type { Measured, Point, Stop } from "./hops";
+import type { Point, Stop } from "./hops";
+import type { Measured } from "./waterfall";
 
 export interface TypicalWay {
   readonly points: readonly Point[];

@@ -25,8 +25,12 @@ describe("rows", () => {
   test("hops are measured to the next point in sight, and only over the wire", () => {
     const hops = (hide: boolean) =>
       Object.fromEntries(rows(tree(shop()), new Set(), hide).map((row) => [row.item.span.id, row.hop]));
-    expect(hops(false)).toMatchObject({ a: null, b: null, e: { requestNs: 20_000, responseNs: 60_000 } });
-    expect(hops(true)).toMatchObject({ e: { requestNs: 60_000, responseNs: 100_000 } });
+    expect(hops(false)).toMatchObject({
+      a: null,
+      b: null,
+      e: { request: { ns: 20_000, errorNs: 0 }, response: { ns: 60_000, errorNs: 0 } },
+    });
+    expect(hops(true)).toMatchObject({ e: { request: { ns: 60_000 }, response: { ns: 100_000 } } });
   });
 
   test("a parent that is not in the trace makes a root, and a parent further down does no harm", () => {

@@ -1,6 +1,6 @@
 // A trace as rows of a waterfall: a tree in depth-first order, some of it folded away.
 
-import type { TraceSpan, TraceView } from "../api/types";
+import type { SpanView, TraceSpan, TraceView } from "../api/types";
 
 export interface Row {
   readonly index: number;
@@ -17,10 +17,35 @@ export interface Row {
 
 /** How long a message took between two observation points of the same request. */
 export interface Hop {
-  readonly requestNs: number;
-  /** Null where one of the points saw no response. */
-  readonly responseNs: number | null;
+  /** Null where the points are of two hosts, and nothing compares their clocks well enough. */
+  readonly request: Measured | null;
+  /** Null in this case, too, and where one of the points saw no response. */
+  readonly response: Measured | null;
+  /** Both together. No clocks are compared, so this is exact. Null where one of the points saw no response. */
+  readonly bothNs: number | null;
 }
+
+/** A time with how far the truth may lie from it. */
+export interface Measured {
+  readonly ns: number;
+  readonly errorNs: number;
+}
+
+/** What a span says of the hop that ends at it. */
+function told(span: SpanView, key: "request" | "response"): Measured | null {
+  const ns = span.attributes[`wirespan.hop.${key}_ns`];
+  if (ns === undefined) return null;
+  return { ns: Number(ns), errorNs: Number(span.attributes[`wirespan.hop.${key}_error_ns`] ?? 0) };
+}
+
+/** A time in words: `4.0 µs ± 1.0 µs`, or `unknown`. */
+export function measured(time: Measured | null, duration: (ns: number) => string): string {
+  if (!time) return "unknown";
+  return time.errorNs > 0 ? `${duration(time.ns)} ± ${duration(time.errorNs)}` : duration(time.ns);
+}
+
+/** Whether the point before the span is of another host. */
+const crosses = (item: TraceSpan | undefined) => item?.span.attributes["wirespan.hop.clocks"] !== undefined;
 
 /** Taps that are neither end: packets between processes. */
 const BETWEEN = new Set(["client-nic", "client-node", "gateway", "server-node", "server-nic"]);
@@ -54,14 +79,25 @@ export function tree(trace: TraceView): Tree {
   return { trace, byId, parents, ends, children };
 }
 
-/** Latency between a span and its parent, if both saw the same message. */
-export function hop(item: TraceSpan, parent: TraceSpan | undefined): Hop | null {
+/**
+ * Latency between a span and its parent, if both saw the same message. `between`: points that are not shown, if the
+ * parent is not the next one.
+ */
+export function hop(item: TraceSpan, parent: TraceSpan | undefined, between: readonly TraceSpan[] = []): Hop | null {
   if (!parent || item.parent?.evidence !== "wire") return null;
-  const response =
+  const there = item.offset_ns - parent.offset_ns;
+  const back =
     item.response_offset_ns != null && parent.response_offset_ns != null
       ? parent.response_offset_ns - item.response_offset_ns
       : null;
-  return { requestNs: item.offset_ns - parent.offset_ns, responseNs: response };
+  const compared = [item, ...between].some(crosses);
+  const exact = (ns: number | null) => (ns === null || compared ? null : { ns, errorNs: 0 });
+  const own = (key: "request" | "response") => (between.length === 0 ? told(item.span, key) : null);
+  return {
+    request: own("request") ?? exact(there),
+    response: own("response") ?? exact(back),
+    bothNs: back === null ? null : there + back,
+  };
 }
 
 /** Visible rows: nothing below a collapsed span. Where network taps are hidden, their children move up. */
@@ -88,12 +124,24 @@ export function rows(t: Tree, collapsed: ReadonlySet<string>, hideNetwork: boole
         children: t.children[index] ?? 0,
         collapsed: folded,
         hiddenError: folded && spans.slice(index + 1, end).some((below) => below.span.error),
-        hop: hop(item, spans[visibleParent(t, index, hideNetwork)]),
+        hop: hopOf(t, index, hideNetwork),
       });
     }
     index = folded && !hidden ? end : index + 1;
   }
   return result;
+}
+
+function hopOf(t: Tree, index: number, hideNetwork: boolean): Hop | null {
+  const { spans } = t.trace;
+  const item = spans[index];
+  const shown = visibleParent(t, index, hideNetwork);
+  const between: TraceSpan[] = [];
+  for (let at = t.parents[index] ?? -1; at >= 0 && at !== shown; at = t.parents[at] ?? -1) {
+    const hidden = spans[at];
+    if (hidden) between.push(hidden);
+  }
+  return item ? hop(item, spans[shown], between) : null;
 }
 
 function visibleParent(t: Tree, index: number, hideNetwork: boolean): number {

@@ -1,6 +1,7 @@
 import { formatDuration } from "../domain/duration";
 import { tapWords } from "../domain/evidence";
-import type { Measured, Point } from "../domain/hops";
+import type { Point } from "../domain/hops";
+import type { Measured } from "../domain/waterfall";
 import css from "./Way.module.css";
 
 interface Props {

@@ -58,12 +58,10 @@ struct ws_packet {
 	__u8 destination[16];
 	__u16 source_port; /* host order, as all numbers */
 	__u16 destination_port;
-	__u32 seq;  /* TCP: of the first byte; ICMP echo: its number; a later fragment: its offset */
-	__u32 len;  /* of the payload */
-	/*
-	 * UDP: of the first bytes of the payload; TCP without payload, SYN, FIN and RST: of what else its header has; 0 if
-	 * the bytes are not at hand. ICMP echo, fragment: its id
-	 */
+	__u32 seq; /* TCP: of the first byte; ICMP echo: its number; a later fragment: its offset */
+	__u32 len; /* of the payload */
+	/* UDP: of the first bytes of the payload. TCP without payload, SYN, FIN and RST: of what else its header has.
+	 * 0 if these bytes are not at hand. ICMP echo, fragment: its id. */
 	__u32 hash;
 	__u32 reason;	 /* of a drop */
 	__u32 queue_len; /* packets that wait in the queue of the device, where it counts them in one place */

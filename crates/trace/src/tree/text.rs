@@ -168,6 +168,9 @@ fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> Strin
     let Some(parent) = s.link.filter(|l| l.evidence == Evidence::Wire).and_then(|l| by_id.get(&l.parent)) else {
         return String::new();
     };
+    if s.span.number(hop::ROUND_TRIP).is_some() && parent.host_id != s.span.host_id {
+        return hop_times(&s.span).trim_start().to_owned();
+    }
     // The process that asks is the first point of the way.
     let before = if parent.tap == TapSide::ClientProcess { 1 } else { parent.hop_position() };
     if s.span.hop_position() > 1 && before + 1 == s.span.hop_position() {
@@ -182,10 +185,10 @@ fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> Strin
     format!("there {clocks}{} back {clocks}{}", duration(there), duration(back))
 }
 
-/// Time in the hop that ends at the span's point, as `  hop 93.0µs  there 61.0µs ± 12.0µs  back ?`; empty if the span
-/// has none.
+/// Time in the hop that ends at the span's point, also of another host, as
+/// `  hop 93.0µs  there 61.0µs ± 12.0µs  back ?`; empty if the span has none.
 pub fn hop_times(span: &Span) -> String {
-    if span.hop_position() < 2 {
+    if span.hop_position() < 2 && span.number(hop::ROUND_TRIP).is_none() {
         return String::new();
     }
     let of = |what: &str, key, error| match (span.number(key), span.number(error)) {

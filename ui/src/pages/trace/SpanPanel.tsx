@@ -6,7 +6,7 @@ import { condition } from "../../domain/filters";
 import { stops } from "../../domain/hops";
 import { parts } from "../../domain/parts";
 import { formatExact } from "../../domain/time";
-import { hop } from "../../domain/waterfall";
+import { hop, measured } from "../../domain/waterfall";
 import { Copy } from "../../parts/Copy";
 import { Flame } from "../../parts/Flame";
 import { Service } from "../../parts/Service";
@@ -157,8 +157,11 @@ function hopFacts(item: TraceSpan, parent: TraceSpan | undefined): Fact[] {
   const latency = hop(item, parent);
   if (!latency || !parent) return [];
   const from = parent.span.tap;
-  const facts: Fact[] = [[`Request from ${from}`, formatDuration(latency.requestNs)]];
-  if (latency.responseNs !== null) facts.push([`Response to ${from}`, formatDuration(latency.responseNs)]);
+  const facts: Fact[] = [[`Request from ${from}`, measured(latency.request, formatDuration)]];
+  if (latency.bothNs !== null) {
+    facts.push([`Response to ${from}`, measured(latency.response, formatDuration)]);
+    if (!latency.request) facts.push(["Both together", formatDuration(latency.bothNs)]);
+  }
   return facts;
 }
 

@@ -3,7 +3,7 @@ import { formatDuration } from "../../domain/duration";
 import { tapLabel, tapWords } from "../../domain/evidence";
 import { housekeeping, statement } from "../../domain/housekeeping";
 import { parts } from "../../domain/parts";
-import { isNetworkTap, place, type Row, type TimeWindow } from "../../domain/waterfall";
+import { isNetworkTap, measured, place, type Row, type TimeWindow } from "../../domain/waterfall";
 import { hueStyle } from "../../parts/Service";
 import { Evidence } from "./Evidence";
 import { PartsBar } from "./Parts";
@@ -110,8 +110,8 @@ export const WaterfallRow = memo(function WaterfallRow({
       <div role="gridcell" className={css.hop}>
         {hop && (
           <>
-            {formatDuration(hop.requestNs)}
-            {hop.responseNs !== null && <span> · {formatDuration(hop.responseNs)}</span>}
+            {measured(hop.request, formatDuration)}
+            {hop.bothNs !== null && <span> · {measured(hop.response, formatDuration)}</span>}
           </>
         )}
       </div>
