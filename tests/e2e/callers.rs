@@ -119,7 +119,7 @@ fn traced_after(program: &Path, path: &str, change: impl FnOnce(&Path)) -> (Span
 }
 
 /// At least 95 of 100 samples of a request that ran have these functions in this order.
-fn assert_ran_in(span: &Span, functions: &[&str]) {
+pub(crate) fn assert_ran_in(span: &Span, functions: &[&str]) {
     let (mut right, mut all) = (0, 0);
     for event in &span.events {
         let Some(samples) = event.get("wirespan.cpu.samples").map(|n| n.parse::<u64>().unwrap()) else { continue };

@@ -1,5 +1,6 @@
 //! Functions of Ruby and PHP in stacks: servers write down their own stacks, and each function is compared.
 
+use crate::callers::assert_ran_in;
 use crate::harness::{can_trace, has, root, Span};
 use crate::stacks::{longest, traced, written};
 use std::os::unix::fs::PermissionsExt as _;
@@ -61,6 +62,13 @@ fn assert_right(version: &str, spans: &[Span], paths: &[String], truth: &Path) {
     assert!(all > 50 && right * 100 >= all * 95, "{version}: {right} of {all}");
 }
 
+/// Of a recursion of thousands of levels, the innermost functions are told.
+fn assert_innermost(span: &Span, function: &str) {
+    let (told, _) = longest(span);
+    let levels = told.iter().filter(|frame| frame.split(' ').next() == Some(function)).count();
+    assert!((MOST - 4..=MOST).contains(&levels), "{levels}: {told:#?}");
+}
+
 #[test]
 fn functions_of_ruby_are_told_as_the_program_knows_them() {
     let test = "stacks_ruby";
@@ -77,6 +85,9 @@ fn functions_of_ruby_are_told_as_the_program_knows_them() {
         let paths = paths.map(|what| format!("/{what}/40"));
         let spans = traced(&program, &paths.each_ref().map(String::as_str));
         assert_right(&version, &spans, &paths, &dir.path().join("stacks.rb.truth"));
+        let deep = traced(&program, &["/recursion/40", "/spin/600"]);
+        assert_innermost(&deep[0], "deep");
+        assert_ran_in(&deep[1], &["spin_work", "call", "handle"]);
         // The function in C that waits is told by the name that it has in Ruby.
         let (told, _) = longest(&spans[0]);
         assert!(told.iter().any(|frame| frame.starts_with("sleep (stacks.rb:")), "{told:?}");
@@ -101,6 +112,9 @@ fn functions_of_php_are_told_as_the_program_knows_them() {
         let paths = paths.map(|what| format!("/{what}/40"));
         let spans = traced(&program, &paths.each_ref().map(String::as_str));
         assert_right(&version, &spans, &paths, &dir.path().join("stacks.php.truth"));
+        let deep = traced(&program, &["/recursion/40", "/spin/600"]);
+        assert_innermost(&deep[0], "Shop::deep");
+        assert_ran_in(&deep[1], &["Shop::spin", "answer", "{main}"]);
         let (told, _) = longest(&spans[0]);
         assert!(told.iter().any(|frame| frame.starts_with("usleep (stacks.php:")), "{told:?}");
     }

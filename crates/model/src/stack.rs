@@ -66,7 +66,8 @@ impl Stack {
 
 /// Whether each program has this function, so that it says nothing of this one.
 fn is_plumbing(frame: &Frame) -> bool {
-    const MODULES: [&str; 5] = ["libc.", "libc-", "libpthread", "ld-", "libjvm."];
+    const MODULES: [&str; 10] =
+        ["libc.", "libc-", "libpthread", "ld-", "libjvm.", "libpython", "python3", "libruby", "php", "libphp"];
     const FUNCTIONS: [&str; 13] = [
         "runtime.",
         "internal/poll.",
@@ -134,7 +135,9 @@ mod tests {
 
     #[test]
     fn what_every_program_has_is_left_out_at_the_inner_end() {
-        let user = vec![frame("clock_nanosleep", "libc.so.6"), frame("nap", "shop"), frame("main", "shop")];
+        let python = frame("PyObject_Vectorcall", "python3.11");
+        let nap = frame("nap", "shop");
+        let user = vec![frame("clock_nanosleep", "libc.so.6"), python, nap, frame("main", "shop")];
         let stack = Stack { user, kernel: Vec::new() };
         assert_eq!(stack.telling()[0].function, "nap");
         let user = vec![

@@ -78,6 +78,7 @@ WORK = {
     "called": SHOP.called_from_c,
     "letters": SHOP.café,
     "coroutine": SHOP.coroutine,
+    "recursion": lambda path, ms: SHOP.deep(path, ms, 10_000),
     "spin": SHOP.spin_work,
 }
 
@@ -95,6 +96,7 @@ def handle(connection):
 
 
 def main():
+    sys.setrecursionlimit(20_000)
     listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
     while True:
         connection, _ = listener.accept()

@@ -2,6 +2,12 @@
 #
 # usage: stacks.rb PORT      answers GET /WHAT/MILLISECONDS; FILE is this file
 
+# Ruby reads the size of the stacks of its threads when it starts.
+unless ENV["RUBY_THREAD_VM_STACK_SIZE"]
+  ENV["RUBY_THREAD_VM_STACK_SIZE"] = "16777216"
+  exec(RbConfig.ruby, __FILE__, *ARGV)
+end
+
 require "json"
 require "socket"
 
@@ -115,7 +121,7 @@ WORK = {
   "fiber" => SHOP.method(:fiber),
   "long" => SHOP.method(:long),
   "read" => SHOP.method(:read_work),
-  "recursion" => ->(path, ms) { SHOP.deep(path, ms, 9_000) },
+  "recursion" => ->(path, ms) { SHOP.deep(path, ms, 10_000) },
   "spin" => SHOP.method(:spin_work),
 }
 

@@ -132,26 +132,37 @@ impl<'a> Image<'a> {
         Some(variable.st_value(endian).wrapping_sub(size))
     }
 
-    /// Where an exported thread-local variable of an x86-64 file is: the block, and the offset in it.
-    pub(crate) fn thread_block(&self, name: &str) -> Option<(Block, u64)> {
+    /// The block of the thread-local variables of an x86-64 file, and its size.
+    pub(crate) fn thread_block(&self) -> Option<(Block, u64)> {
+        let endian = self.elf.endian();
+        let header = |kind| self.elf.elf_program_headers().iter().find(|p| p.p_type(endian) == kind);
+        let size = header(object::elf::PT_TLS)?.p_memsz(endian);
+        if header(object::elf::PT_INTERP).is_some() {
+            return Some((Block::OfProgram, size));
+        }
+        // The number of this file is asked for without a symbol, or with one that the file defines.
+        let table = self.elf.elf_dynamic_symbol_table();
+        let is_own = |r: &object::Relocation| match r.target() {
+            object::RelocationTarget::Symbol(index) => {
+                table.symbol(index).is_ok_and(|s| s.st_shndx(endian) != object::elf::SHN_UNDEF)
+            }
+            _ => true,
+        };
+        let number = object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_DTPMOD64 };
+        let (at, _) = self.elf.dynamic_relocations()?.find(|(_, r)| r.flags() == number && is_own(r))?;
+        Some((Block::NumberAt(at), size))
+    }
+
+    /// Offset of an exported thread-local variable in the block of the file.
+    pub(crate) fn in_thread_block(&self, name: &str) -> Option<u64> {
         let endian = self.elf.endian();
         let table = self.elf.elf_dynamic_symbol_table();
-        let variable = table.enumerate().find(|(_, s)| {
+        let is_it = |s: &&object::elf::Sym64<Endianness>| {
             s.st_type() == object::elf::STT_TLS
                 && s.st_shndx(endian) != object::elf::SHN_UNDEF
                 && table.symbol_name(endian, s).is_ok_and(|n| n == name.as_bytes())
-        });
-        let (index, variable) = variable?;
-        let is_program = |p: &object::elf::ProgramHeader64<Endianness>| p.p_type(endian) == object::elf::PT_INTERP;
-        if self.elf.elf_program_headers().iter().any(is_program) {
-            return Some((Block::OfProgram, variable.st_value(endian)));
-        }
-        let own = object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_DTPMOD64 };
-        let mut relocations = self.elf.dynamic_relocations()?;
-        let (at, _) = relocations.find(|(_, r)| {
-            r.flags() == own && matches!(r.target(), object::RelocationTarget::Symbol(symbol) if symbol == index)
-        })?;
-        Some((Block::NumberAt(at), variable.st_value(endian)))
+        };
+        table.iter().find(is_it).map(|s| s.st_value(endian))
     }
 
     /// Whether it needs the GNU C library.

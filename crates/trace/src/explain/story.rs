@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use wirespan_model::syscalls::SpanCalls;
 use wirespan_model::wait::WaitKind;
-use wirespan_model::{plain, Span, SpanId, Trace, TraceSpan};
+use wirespan_model::{plain, Span, SpanId, SpanKind, Trace, TraceSpan};
 
 /// Longest chain of calls that is followed.
 const MOST_STEPS: usize = 12;
@@ -30,6 +30,9 @@ pub struct Step {
     pub name: String,
     /// Its duration, ns.
     pub duration_ns: u64,
+    /// Of a call: the end that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
     /// How long what it received had lain in the socket before, ns.
     pub queue_ns: u64,
     /// Where that went; `None` if it is not known: no thread of it was seen.
@@ -71,6 +74,7 @@ impl Step {
             service: service_name(span),
             name: plain::line(&span.name()).into_owned(),
             duration_ns: span.duration_ns(),
+            asked: (span.kind == SpanKind::Client).then(|| span.tuple.server.to_string()),
             queue_ns: u64::from(span.tcp.queue_us) * 1000,
             parts: Parts::of(span),
             waits: Waited::of(span),
@@ -150,7 +154,8 @@ impl Story {
         }
         out.push_str("\n  In words:\n");
         for (depth, step) in self.path.iter().enumerate() {
-            let _ = writeln!(out, "  {}{}: {}", "  ".repeat(depth), step.service, sentence(step));
+            let is_last = depth + 1 == self.path.len();
+            let _ = writeln!(out, "  {}{}: {}", "  ".repeat(depth), step.service, sentence(step, is_last));
         }
         out
     }
@@ -223,8 +228,8 @@ fn most_above(all: u64, parts: &Parts, usual: &Usual) -> Option<String> {
     telling.then(|| format!("Most of what is new: {words}, {} more than {}.", short(above), short(then)))
 }
 
-/// What took most of a span.
-fn sentence(step: &Step) -> String {
+/// What took most of a span. `is_last`: nothing is known of what happened at the other end of a call.
+fn sentence(step: &Step, is_last: bool) -> String {
     let all = short(step.duration_ns);
     let Some(parts) = &step.parts else { return format!("{}, {all}: where it went is not known", step.name) };
     let values = parts.values();
@@ -243,7 +248,11 @@ fn sentence(step: &Step) -> String {
         3 => format!(
             "slept for {of}, and not in a call that was seen: a lock, a timer, a disk, or traffic that is not traced"
         ),
-        4 => format!("waited for {of} in its calls"),
+        4 => match &step.asked {
+            Some(end) if is_last => format!("waited for {of} for the answer of {end}, of which no span was seen"),
+            Some(end) => format!("waited for {of} for the answer of {end}"),
+            None => format!("waited for {of} in its calls"),
+        },
         5 => format!("waited for {of} because its thread worked for other requests"),
         _ => format!("{of} is not known: another thread took over, and how long it waited was not seen"),
     };
@@ -302,6 +311,19 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(Story::of(&all, SpanId(77), None).is_none());
+    }
+
+    #[test]
+    fn a_call_whose_other_end_was_not_seen_says_whom_it_asked() {
+        let ms = 1_000_000;
+        let mut call = span(2, "shop", "A rates.shop", 80, Parts { children: 80 * ms, ..Parts::default() });
+        call.kind = SpanKind::Client;
+        let all = trace(vec![
+            (span(1, "shop", "GET /buy", 90, Parts { children: 90 * ms, ..Parts::default() }), None),
+            (call, Some(1)),
+        ]);
+        let text = Story::of(&all, SpanId(1), None).unwrap().text();
+        assert!(text.contains("for the answer of") && text.contains("no span was seen"), "{text}");
     }
 
     #[test]

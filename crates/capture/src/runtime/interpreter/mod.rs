@@ -133,15 +133,15 @@ impl Functions {
         self.known.clear();
     }
 
-    /// Functions that a thread runs, as interpreter_frames() told them, and how many could not be read. The
-    /// interpreter's own are left out.
-    pub(crate) fn name(&mut self, pid: u32, places: &[u64]) -> (Vec<Frame>, usize) {
+    /// Functions that a thread runs, as interpreter_frames() told them. The interpreter's own are left out; one that
+    /// cannot be read has no name.
+    pub(crate) fn name(&mut self, pid: u32, places: &[u64]) -> Vec<Frame> {
         let Functions { layouts, processes, known } = self;
         let process = processes.entry(pid).or_insert_with(|| {
             let bytes = layouts.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
             Some((memory::of(pid).ok()?, InterpreterLayout::read(&bytes)?))
         });
-        let (mut frames, mut unread) = (Vec::new(), 0);
+        let mut frames = Vec::new();
         for place in places.iter().copied().filter(|place| code(*place) != 0) {
             let key = (pid, code(place));
             let read = || process.as_ref().and_then(|(memory, layout)| read(memory, layout, key.1)).map(Arc::new);
@@ -153,14 +153,13 @@ impl Functions {
                 frame = function.as_ref().and_then(of);
                 known.insert(key, function);
             }
-            match frame {
-                Some(frame) if frame.function.is_empty() => {}
-                Some(frame) => frames.push(frame),
-                None => unread += 1,
+            let is_own = frame.as_ref().is_some_and(|frame| frame.function.is_empty());
+            if !is_own {
+                frames.push(frame.unwrap_or_default());
             }
         }
         place_native(&mut frames);
-        (frames, unread)
+        frames
     }
 }
 
@@ -168,7 +167,7 @@ impl Functions {
 fn place_native(frames: &mut [Frame]) {
     let mut caller = Frame::default();
     for frame in frames.iter_mut().rev() {
-        if frame.file.is_empty() {
+        if frame.file.is_empty() && !frame.function.is_empty() {
             frame.file.clone_from(&caller.file);
             frame.line = caller.line;
         } else {
@@ -193,6 +192,10 @@ mod tests {
         place_native(&mut frames);
         assert_eq!(frames.each_ref().map(|f| f.line), [7, 7, 0, 0]);
         assert_eq!(frames[0].to_string(), "sleep (shop.rb:7)");
+        // Its caller is not known.
+        let mut frames = [frame("map", "", 0), Frame::default(), frame("price", "shop.rb", 7)];
+        place_native(&mut frames);
+        assert_eq!(frames.map(|frame| frame.to_string()), ["map", "?", "price (shop.rb:7)"]);
     }
 
     #[test]

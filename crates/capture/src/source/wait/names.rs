@@ -136,9 +136,7 @@ impl Namer {
         let mut user = self.frames(&Source::Process(Process::new(asked.pid.into())), &asked.user, counts);
         with_made(&mut user, &asked.functions);
         if let Some(functions) = functions.filter(|_| !asked.interpreted.is_empty()) {
-            let (interpreted, unread) = functions.name(asked.pid, &asked.interpreted);
-            counts.without_name.fetch_add(unread as u64, Ordering::Relaxed);
-            user = with_interpreted(user, interpreted, asked.is_followed);
+            user = with_interpreted(user, functions.name(asked.pid, &asked.interpreted), asked.is_followed);
         }
         let user = user.concat();
         let kernel = cut_kernel(self.frames(&self.kernel, &asked.kernel, counts).concat());

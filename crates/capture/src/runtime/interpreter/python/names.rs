@@ -15,8 +15,10 @@ const TEXT_OF_3_11: u16 = 48;
 /// The function whose code object is at this address.
 pub(in super::super) fn read(memory: &impl Memory, layout: &InterpreterLayout, at: u64) -> Option<Function> {
     let objects = Objects { memory, layout };
-    // What a frame refers to may have changed by now.
-    (objects.type_of(at)? == layout.known).then_some(())?;
+    // Frames that the interpreter puts between C and Python have other objects; what was code may be gone by now, too.
+    if objects.type_of(at)? != layout.known {
+        return Some(Function::default());
+    }
     let field = |offset: u16| memory.word(at.checked_add(u64::from(offset))?);
     let (name, file) = (objects.text(field(layout.name)?)?, objects.text(field(layout.file)?)?);
     let first_line = field(layout.first_line)? as u32;
