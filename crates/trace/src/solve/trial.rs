@@ -178,6 +178,11 @@ impl Trial {
         is_tried(span) && self.source(span).is_some_and(|source| share(source.counted(&self.known.enclosed)) > MOSTLY)
     }
 
+    /// Whether claims of such calls name requests of one rare class.
+    pub(super) fn are_of_one_class(&self, span: &Span, kind: u64) -> bool {
+        self.source(span).is_some_and(|source| source.are_of_one_class(kind))
+    }
+
     /// Whether claims like this one are believed at once.
     pub(super) fn is_over(&self, span: &Span) -> bool {
         self.source(span).is_some_and(Source::is_over)

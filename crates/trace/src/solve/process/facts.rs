@@ -57,6 +57,14 @@ impl Process {
         self.within.encloses(call.class) && self.lives.was_answered(exchange, call.start_ns)
     }
 
+    /// Whether a call has a claim of which too few were tried yet.
+    fn is_unproven(&mut self, call: &Call) -> bool {
+        let (Maker::Claimed(_), Some(trial), Some(span)) = (call.maker, &self.trial, self.waiting.get(&call.id)) else {
+            return false;
+        };
+        !trial.is_over(span) && !trial.are_of_one_class(span, self.signatures.of_call(span))
+    }
+
     /// Whether claims like that of this call have failed their trial.
     fn claim_failed(&self, call: u32) -> bool {
         let (trial, span) = (self.trial.as_ref(), self.waiting.get(&call));
@@ -104,7 +112,9 @@ impl Process {
                 }
                 _ => continue,
             };
-            call.maker = Maker::Known(exchange);
+            if !self.is_unproven(call) {
+                call.maker = Maker::Known(exchange);
+            }
             if let Some(span) = self.waiting.remove(&call.id) {
                 let claim = self.claim(&span);
                 out(span, Verdict::Kept(claim));

@@ -94,6 +94,10 @@ impl Source {
         !self.has_failed() && self.held >= PROVEN
     }
 
+    pub(super) fn are_of_one_class(&self, call: u64) -> bool {
+        self.calls.get(&call).is_some_and(|calls| calls.are_of_one_class)
+    }
+
     /// The claims that tell something: how many were judged, and how many of these failed.
     pub(super) fn counted(&self, enclosed: &FxHashSet<u64>) -> (u32, u32) {
         let counted = self.calls.iter().filter_map(|(kind, calls)| calls.counted(enclosed.contains(kind)));
