@@ -47,10 +47,15 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
 /// A runtime: which of its functions are probed, and what the kernel programs must know about a process of it.
 pub(crate) trait Runtime: Sync {
     /// Its kernel programs: what each one gives, and what is lost without it.
-    fn programs(&self) -> &'static [Program];
+    fn programs(&self) -> &'static [Program] {
+        &[]
+    }
 
     /// Where to probe a file; nothing if the file does not hold this runtime.
-    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet>;
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        let _ = image;
+        Vec::new()
+    }
 
     /// How to learn the facts of a process that has mapped the file; `None` if there are none to learn. `probes` is
     /// what [`Runtime::plan`] has found, nothing if actors are not followed.

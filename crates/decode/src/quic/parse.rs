@@ -237,13 +237,7 @@ impl QuicParser {
         m.head_len = place.len;
         m.id = Some(self.name);
         m.operation = "handshake";
-        if let Some(name) = hello.server_name {
-            m.target = Cow::Borrowed(name);
-            m.attrs.push(("server.address", AttrVal::from(name)));
-        }
-        if !hello.alpn.is_empty() {
-            m.attrs.push(("wirespan.tls.offered_protocols", AttrVal::from(hello.alpn.as_str())));
-        }
+        hello.tell(&mut m);
         if let Some((version, _)) = &self.keys {
             m.attrs.push(("wirespan.quic.version", AttrVal::Str(name(*version))));
         }

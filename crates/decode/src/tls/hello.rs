@@ -2,6 +2,8 @@
 
 use crate::framing::Cursor;
 use crate::text::visible;
+use std::borrow::Cow;
+use wirespan_model::{AttrVal, Message};
 
 /// The offer of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,6 +13,19 @@ pub(crate) struct ClientHello<'a> {
     pub(crate) alpn: String,
     pub(crate) session: &'a [u8],
     pub(crate) random: &'a [u8],
+}
+
+impl<'a> ClientHello<'a> {
+    /// Adds what the client asks for: the server's name and the protocols.
+    pub(crate) fn tell(&'a self, m: &mut Message<'a>) {
+        if let Some(name) = self.server_name {
+            m.target = Cow::Borrowed(name);
+            m.attrs.push(("server.address", AttrVal::from(name)));
+        }
+        if !self.alpn.is_empty() {
+            m.attrs.push(("wirespan.tls.offered_protocols", AttrVal::from(self.alpn.as_str())));
+        }
+    }
 }
 
 /// The choice of a server.

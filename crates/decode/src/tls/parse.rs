@@ -220,13 +220,7 @@ impl Records {
         m.head_len = place.len;
         m.body = length(place);
         m.operation = "handshake";
-        if let Some(name) = hello.server_name {
-            m.target = Cow::Borrowed(name);
-            m.attrs.push(("server.address", AttrVal::from(name)));
-        }
-        if !hello.alpn.is_empty() {
-            m.attrs.push(("wirespan.tls.offered_protocols", AttrVal::from(hello.alpn.as_str())));
-        }
+        hello.tell(&mut m);
         out(Item::Message(&m));
     }
 

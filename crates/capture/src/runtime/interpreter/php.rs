@@ -5,7 +5,6 @@
 
 use super::super::{Learn, Process, Runtime};
 use super::{Code, Function, LAYOUTS, MAX_NAME, NOTHING};
-use crate::features::Program;
 use crate::memory::{self, Memory};
 use crate::uprobe::elf::Image;
 use crate::uprobe::ProbeSet;
@@ -51,14 +50,6 @@ fn offsets(version: (u8, u8)) -> Option<[u16; 4]> {
 }
 
 impl Runtime for Php {
-    fn programs(&self) -> &'static [Program] {
-        &[]
-    }
-
-    fn plan(&self, _: &Image<'_>) -> Vec<ProbeSet> {
-        Vec::new()
-    }
-
     fn maps(&self) -> &'static [&'static str] {
         &[LAYOUTS]
     }

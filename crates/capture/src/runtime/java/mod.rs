@@ -15,7 +15,6 @@ mod table;
 mod tests;
 
 use super::{Learn, Process, Runtime};
-use crate::features::Program;
 use crate::memory::{self, Memory};
 use crate::uprobe::elf::Image;
 use crate::uprobe::{FactMaps, ProbeSet};
@@ -45,14 +44,6 @@ const ALLOCATIONS: &str = "java_allocations";
 impl Runtime for Java {
     fn tables(&self) -> &'static [&'static str] {
         &["actors", "java_moved", "java_ran"]
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[]
-    }
-
-    fn plan(&self, _: &Image<'_>) -> Vec<ProbeSet> {
-        Vec::new()
     }
 
     fn maps(&self) -> &'static [&'static str] {

@@ -5,7 +5,6 @@
 //! queue are probed.
 
 use super::tables::Tables;
-use crate::features::Program;
 use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
 use crate::uprobe::{Probe, ProbeSet};
@@ -24,10 +23,6 @@ const FUNCTIONS: [(&str, u32); 2] = [("heappush", PUSHED), ("heappop", POPPED)];
 impl Runtime for Heaps {
     fn tables(&self) -> &'static [&'static str] {
         &["carriers"]
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[]
     }
 
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {

@@ -17,7 +17,6 @@ pub(super) mod queue;
 pub(super) mod tables;
 
 use super::{Learn, Runtime};
-use crate::features::Program;
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::ProbeSet;
 use crate::wire::contract::{PythonFacts, WS_PYTHON_JOB};
@@ -41,14 +40,6 @@ const MODULES: [(&str, &str); 5] = [
 ];
 
 impl Runtime for Interpreter {
-    fn programs(&self) -> &'static [Program] {
-        &[]
-    }
-
-    fn plan(&self, _: &Image<'_>) -> Vec<ProbeSet> {
-        Vec::new()
-    }
-
     fn maps(&self) -> &'static [&'static str] {
         &[FACTS]
     }

@@ -11,7 +11,6 @@ pub(super) use names::read;
 
 use super::super::{Learn, Process, Runtime};
 use super::{LAYOUTS, NOTHING};
-use crate::features::Program;
 use crate::memory::{self, Memory};
 use crate::uprobe::elf::Image;
 use crate::uprobe::ProbeSet;
@@ -29,14 +28,6 @@ const LOOKED_AT: usize = 32;
 const THREAD_BYTES: usize = 2304;
 
 impl Runtime for Python {
-    fn programs(&self) -> &'static [Program] {
-        &[]
-    }
-
-    fn plan(&self, _: &Image<'_>) -> Vec<ProbeSet> {
-        Vec::new()
-    }
-
     fn maps(&self) -> &'static [&'static str] {
         &[LAYOUTS]
     }

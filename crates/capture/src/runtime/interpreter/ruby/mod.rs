@@ -11,7 +11,6 @@ pub(super) use names::read;
 
 use super::super::{Learn, Process, Runtime};
 use super::{LAYOUTS, NOTHING};
-use crate::features::Program;
 use crate::memory::{self, Memory};
 use crate::uprobe::elf::{Block, Image};
 use crate::uprobe::ProbeSet;
@@ -91,14 +90,6 @@ impl Version {
 }
 
 impl Runtime for Ruby {
-    fn programs(&self) -> &'static [Program] {
-        &[]
-    }
-
-    fn plan(&self, _: &Image<'_>) -> Vec<ProbeSet> {
-        Vec::new()
-    }
-
     fn maps(&self) -> &'static [&'static str] {
         &[LAYOUTS]
     }
