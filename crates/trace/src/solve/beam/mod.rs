@@ -258,7 +258,8 @@ impl Beam {
 
     fn known(&mut self, exchange: u64, c: &Call, model: &Model) {
         let found = self.open.iter().position(|r| r.owns(exchange));
-        // A claim that names an answered request may be wrong; that it is believed does not show that such calls are late.
+        // A claim that names an answered request may be wrong. Believed or not, it does not show that such calls are
+        // late.
         if !matches!(c.maker, Maker::Claimed(_)) {
             self.calibration.came(c.class, found.is_none());
         }
