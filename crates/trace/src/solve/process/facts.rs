@@ -71,7 +71,8 @@ impl Process {
         trial.zip(span).is_some_and(|(trial, span)| trial.has_failed(span))
     }
 
-    /// Turns claims into known causes, or into hints if their trial failed. An opinion that names no request of this
+    /// Turns claims into known causes, or into hints if their trial failed. A claim that is believed although few like
+    /// it were tried stays a claim: nothing is learnt from its being late. An opinion that names no request of this
     /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it
     /// stands.
     pub(super) fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {

@@ -64,15 +64,20 @@ impl Source {
         if self.held == FORGIVEN {
             self.kinds.values_mut().for_each(|k| (k.failed, k.later) = (0, 0));
             self.failing.clear();
-            self.calls.clear();
-            self.kinds.iter().for_each(|(id, k)| self.calls.entry(id.0).or_default().add(k, process.of(id, k)));
+            let calls: Vec<u64> = self.calls.keys().copied().collect();
+            calls.into_iter().for_each(|call| self.sum(call, process));
         }
+        self.sum(kind.0, process);
+        self.decide(kind.0, &process.enclosed);
+    }
+
+    /// Sums up what was seen of a kind of calls.
+    fn sum(&mut self, call: u64, process: &Known) {
         let mut calls = Calls::default();
-        let of_call = || self.kinds.iter().filter(|((call, _), _)| *call == kind.0);
+        let of_call = || self.kinds.iter().filter(|((of, _), _)| *of == call);
         of_call().for_each(|(id, k)| calls.add(k, process.of(id, k)));
         calls.are_of_one_class = process.served.are_of_one_class(of_call().map(|((_, class), k)| (*class, k.requests)));
-        self.calls.insert(kind.0, calls);
-        self.decide(kind.0, &process.enclosed);
+        self.calls.insert(call, calls);
     }
 
     /// Whether the claims of a kind of calls fail.
