@@ -269,12 +269,15 @@ struct ws_handed {
  */
 struct ws_wake {
 	__u8 kind;
-	__u8 pad[3];
+	__u8 unsure; /* the woken thread may be done with that: it has answered, or has the cause from another thread */
+	__u8 pad[2];
 	__u32 pid;
 	__u64 time_ns;
 	__u64 socket;
 	__u64 read_ns;
 	__u64 cause;
+	__u32 tid; /* of the woken thread */
+	__u32 pad2;
 };
 
 struct ws_life {
@@ -510,7 +513,7 @@ _Static_assert(sizeof(struct ws_trouble) == 32, "contract");
 _Static_assert(sizeof(struct ws_task) == 64, "contract");
 _Static_assert(sizeof(struct ws_alias) == 32, "contract");
 _Static_assert(sizeof(struct ws_handed) == 24, "contract");
-_Static_assert(sizeof(struct ws_wake) == 40, "contract");
+_Static_assert(sizeof(struct ws_wake) == 48, "contract");
 _Static_assert(sizeof(struct ws_life) == 8, "contract");
 _Static_assert(sizeof(struct ws_flow_key) == 56, "contract");
 _Static_assert(sizeof(struct ws_flow_plain) == 24, "contract");

@@ -224,7 +224,15 @@ fn trouble(record: &[u8], clock: &Clock) -> Option<Event> {
 fn wake(record: &[u8], clock: &Clock) -> Option<Event> {
     let w = contract::Wake::read(record)?;
     let (read_ns, time_ns) = (clock.to_unix(w.read_ns), clock.to_unix(w.time_ns));
-    Some(Event::Wake(Wake { pid: w.pid, socket: SocketId(w.socket), read_ns, cause: w.cause, time_ns }))
+    Some(Event::Wake(Wake {
+        pid: w.pid,
+        tid: w.tid,
+        socket: SocketId(w.socket),
+        read_ns,
+        cause: w.cause,
+        unsure: w.unsure != 0,
+        time_ns,
+    }))
 }
 
 fn context(record: &[u8], clock: &Clock) -> Option<Event> {

@@ -257,7 +257,8 @@ mod tests {
 
     #[test]
     fn a_wake_up_of_a_worker_waits_for_its_real_cause() {
-        let wake = |cause| Wake { pid: 1, socket: SocketId(7), read_ns: 90, cause, time_ns: 100 };
+        let (socket, read_ns, time_ns) = (SocketId(7), 90, 100);
+        let wake = |cause| Wake { pid: 1, tid: 2, unsure: false, socket, read_ns, cause, time_ns };
         let mut causes = ProvisionalCauses::default();
         causes.wake(wake(7));
         (1..=3).for_each(|n| causes.wake(wake(PROVISIONAL | n)));

@@ -242,12 +242,18 @@ pub struct StreamCause {
 pub struct Wake {
     /// Process id (thread group) in the root pid namespace.
     pub pid: u32,
+    /// Id of the woken thread; 0 in records of older versions.
+    #[serde(default)]
+    pub tid: u32,
     /// The socket that the loop had read last.
     pub socket: SocketId,
     /// When that read returned ([`DataEvent::exit_ns`]), Unix ns.
     pub read_ns: u64,
     /// Cause of the woken thread, as in [`DataEvent::cause`]; never 0.
     pub cause: u64,
+    /// The woken thread may be done with that request: it has answered, or has the cause from another thread.
+    #[serde(default)]
+    pub unsure: bool,
     /// When it was observed, Unix ns.
     pub time_ns: u64,
 }

@@ -47,7 +47,7 @@ fn simulate(rounds: u64, claimed: bool) -> (Vec<Arc<Span>>, Vec<Wake>, HashMap<S
             truth.insert(call.id, exchange(*user));
             let socket = SocketId(SHARED);
             let time_ns = read_ns + n as u64 * US;
-            wakes.push(Wake { pid: 77, socket, read_ns, cause: exchange(*user), time_ns });
+            wakes.push(Wake { pid: 77, tid: 0, unsure: false, socket, read_ns, cause: exchange(*user), time_ns });
             spans.push(call);
         }
     }

@@ -11,6 +11,7 @@
 /* A message was recorded at this time. Notes when the thread has read an answer, and whether it reads requests. */
 static __always_inline void note_answer(struct task_state *t, const struct sock_state *s, __u8 direction, __u64 now)
 {
+	t->brings_ns = 0;
 	if (direction != WS_INGRESS)
 		return;
 	t->answer_ns = s->request_direction == WS_EGRESS ? now : 0;
@@ -23,20 +24,35 @@ static __always_inline bool reads_for_others(const struct task_state *t)
 	return t->loop && t->answer_ns && !t->serves;
 }
 
-/*
- * A thread that reads for others wakes one that acts for the cause of `c`. The cause of a worker that has sent nothing
- * yet is a guess, which says nothing here: in Node and in Jetty, 117 of 155 such wake-ups named a wrong request.
- */
-static __always_inline void tell_woken(const struct task_state *t, __u32 pid, const struct attribution *c)
-{
-	struct ws_wake e = { .kind = WS_WAKE, .pid = pid };
+#define WS_BRINGS_NS 5000000 /* longest time for which an answer is on its way from thread to thread */
 
-	if (!c || !c->cause || c->state == ACTS_RETURNED)
-		return;
-	e.cause = c->cause;
-	e.socket = t->received_from;
-	e.read_ns = t->answer_ns;
+/*
+ * A thread wakes another one, which acts for the cause of `c`. If it has read an answer, that was probably what the
+ * other waits for. A loop may as well give the answer to a worker, which understands it and then wakes who waits for it
+ * (the JDK's HTTP client): so what a loop has read goes with whom it wakes, until that one waits for it in a request of
+ * its own, or sends or reads something itself. The cause of a worker that has sent nothing yet is a guess, which says
+ * nothing here: in Node and in Jetty, 117 of 155 such wake-ups named a wrong request.
+ */
+static __always_inline void pass_answer(struct task_state *t, struct task_state *w, const struct task_struct *wakee,
+					const struct attribution *c)
+{
+	struct ws_wake e = { .kind = WS_WAKE, .pid = wakee->tgid, .tid = wakee->pid };
+	bool reads = reads_for_others(t);
+
+	if (c && (!c->cause || c->state == ACTS_RETURNED || w->loop))
+		c = NULL;
+	e.unsure = c && c->state != ACTS_OWN && !(c->state == ACTS_LENT && c->authoritative);
+	e.socket = reads ? t->received_from : t->brings_from;
+	e.read_ns = reads ? t->answer_ns : t->brings_ns;
 	e.time_ns = bpf_ktime_get_ns();
+	if (!reads && e.time_ns - e.read_ns > WS_BRINGS_NS)
+		e.read_ns = 0;
+	w->brings_from = e.socket;
+	w->brings_ns = c && !e.unsure ? 0 : e.read_ns;
+	if (!c || !e.read_ns || (e.unsure && !reads))
+		return;
+	t->brings_ns = 0;
+	e.cause = c->cause;
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_RING_FULL);
 }

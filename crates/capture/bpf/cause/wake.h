@@ -107,8 +107,10 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		 * wakes another worker for that.
 		 */
 		from = waking(task, t);
-		if (reads_for_others(t))
-			tell_woken(t, task->tgid, runtime_attribution_of(wakee, w));
+		if (reads_for_others(t) || t->brings_ns)
+			pass_answer(t, w, wakee, runtime_attribution_of(wakee, w));
+		else
+			w->brings_ns = 0;
 		if (from->state == ACTS_LENT && from->place &&
 		    (!from->used || (from->pending && !waits_for_result(&w->acts, place))))
 			how = HOW_CHAIN;

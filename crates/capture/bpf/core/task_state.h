@@ -61,6 +61,8 @@ struct task_state {
 	__u64 woken[WS_WOKEN];	/* futexes at which it was woken lately */
 	__u64 received_from;	/* cookie of the socket that it read last */
 	__u64 answer_ns;	/* when it read that socket, if what it read was an answer; else 0 */
+	__u64 brings_from;	/* cookie of the socket whose answer it may bring to another thread (answer.h) */
+	__u64 brings_ns;	/* when that was read; 0: none */
 	__u64 socket;		/* address of the socket that it reads or writes now, as a number */
 	__u64 enter_sk;		/* socket whose call was timed from its entry */
 	__u64 enter_ns;

@@ -167,7 +167,12 @@ static __always_inline bool threads_act(const struct task_state *t)
 /* The actor that wakes another thread. */
 static __always_inline struct attribution *waking(struct task_struct *task, struct task_state *t)
 {
+	struct java_thread *j;
+
 	learn_runtimes(task, t);
+	j = java_seen(task, t);
+	if (j)
+		runs_known_task(j);
 	return t->runs || has_runtime(t, WS_VIRTUAL_THREAD) || has_runtime(t, WS_TOKIO_TASK) ? acting(task, t)
 											     : &t->acts;
 }

@@ -8,7 +8,7 @@ const MAX_EXCHANGES: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(super) struct Lives {
-    /// Unix ns, by exchange.
+    /// Unix ns, by exchange; where requests share one, from the first read to the last answer.
     by_exchange: FxHashMap<u64, (u64, u64)>,
 }
 
@@ -18,7 +18,10 @@ impl Lives {
         if self.by_exchange.len() >= MAX_EXCHANGES {
             self.by_exchange.clear();
         }
-        self.by_exchange.extend(span.exchanges().map(|exchange| (exchange, (span.start_ns, span.end_ns))));
+        for exchange in span.exchanges() {
+            let life = self.by_exchange.entry(exchange).or_insert((span.start_ns, span.end_ns));
+            *life = (life.0.min(span.start_ns), life.1.max(span.end_ns));
+        }
     }
 
     pub(super) fn has(&self, exchange: u64) -> bool {

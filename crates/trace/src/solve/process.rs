@@ -22,7 +22,8 @@ use super::trial::{is_tried, Trial};
 use super::wakes::Wakes;
 use super::within::Within;
 use super::workers::Workers;
-use super::{Found, Named, SolverConfig, Verdict};
+use super::{is_certain, Found, Named, SolverConfig, Verdict};
+use facts::WOKEN;
 use learning::{Held, FIRST_RETRAINING};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -131,7 +132,7 @@ impl Process {
         let signature = self.signatures.of_request(span);
         if self.in_doubt || self.trial.is_some() {
             self.follow(span, signature);
-            self.trial.iter_mut().for_each(|trial| trial.add_answer(span, signature));
+            self.trial.iter_mut().for_each(|trial| trial.add_answer(span, signature, self.longest_ns));
         } else {
             if self.earlier.len() >= MAX_EARLIER {
                 self.earlier.pop_front();
@@ -182,8 +183,9 @@ impl Process {
         if !is_tried(span) {
             return false;
         }
+        let may_share = self.shares_exchange(span);
         let trial = self.trial.get_or_insert_default();
-        trial.add_claim(span, self.signatures.of_call(span));
+        trial.add_claim(span, self.signatures.of_call(span), may_share);
         !trial.is_over(span)
     }
 
@@ -296,6 +298,10 @@ impl Process {
         self.opinions.judge(&span, &d);
         let is_crowded = self.crowded.remove(&d.call);
         let verdict = match d.request {
+            Some(request) if d.confirmed && (is_tried(&span) || !is_certain(&span)) => {
+                let confidence = self.claim(&span).map_or(WOKEN, |claim| claim.confidence) as f32;
+                Verdict::Found(Found { request, confidence, others: d.others })
+            }
             _ if d.confirmed => self.kept(&span),
             _ if d.is_open(config) && !is_crowded && self.trial.as_ref().is_some_and(|trial| trial.believes(&span)) => {
                 Verdict::Kept(self.claim(&span))

@@ -14,9 +14,10 @@ mod tests;
 
 use super::Named;
 use crate::rules::trust;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use source::{share, Known, Source};
 use std::collections::VecDeque;
+use std::hash::Hasher;
 use tally::{Outcome, Time};
 use wirespan_model::{Evidence, Span};
 
@@ -24,14 +25,18 @@ use wirespan_model::{Evidence, Span};
 const UNNOTICED: f64 = 3.0;
 /// Share of right claims from which on one is believed although the trial failed, if inference says nothing of it.
 const MOSTLY: f64 = 0.9;
+/// Most claimants that are told apart by their pools.
+const MAX_SOURCES: usize = 256;
 /// Most claims, answers and threads that are kept.
 const MAX_KEPT: usize = 4_096;
 
 /// Who makes a claim. Each such source is tried on its own: what woken threads claim says nothing of what the tasks of
-/// an executor claim. A thread that serves requests itself and was started by another one while that dealt with a
-/// request was not started for it.
+/// an executor claim, and one executor nothing of another. A thread that serves requests itself and was started by
+/// another one while that dealt with a request was not started for it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Claimant {
+    /// Of a woken thread: a hash of its name without digits. Threads of one pool have names that differ by a number.
+    pool: u64,
     is_woken: bool,
     /// A virtual thread.
     is_coroutine: bool,
@@ -59,8 +64,19 @@ pub(super) struct Trial {
     /// When requests were answered, and their class, by exchange; and these exchanges, oldest first.
     answers: FxHashMap<u64, (u64, u64)>,
     answered: VecDeque<u64>,
+    /// Claims that fail by an answer, while other requests may have the same exchange and be open, the oldest first.
+    late: VecDeque<Late>,
     /// Threads that have served a request.
     servers: FxHashSet<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    claim: Claim,
+    outcome: Outcome,
+    /// The class of the request that was answered, and when.
+    request: u64,
+    answered_ns: u64,
 }
 
 /// Whether a claim may fail: it is of a thread that was woken, or that was started and may be a worker by now.
@@ -73,13 +89,25 @@ pub(super) fn is_tried(span: &Span) -> bool {
     by_thread && span.cause.is_some() && span.parent_span_id.is_none()
 }
 
+/// A hash of a thread's name without its digits.
+fn pool(name: &str) -> u64 {
+    let mut h = FxHasher::default();
+    name.bytes().filter(|b| !b.is_ascii_digit()).for_each(|b| h.write_u8(b));
+    h.finish()
+}
+
 impl Trial {
-    /// Adds a call of this class with a cause claimed by the kernel.
-    pub(super) fn add_claim(&mut self, span: &Span, kind: u64) {
+    /// Adds a call of this class with a cause claimed by the kernel; `may_share`: several requests may have that
+    /// exchange.
+    pub(super) fn add_claim(&mut self, span: &Span, kind: u64, may_share: bool) {
         let Some(exchange) = span.cause else { return };
         let claim = self.claim_of(span, kind);
         if let Some((answered_ns, request)) = self.answers.get(&exchange).copied() {
-            return self.judge(claim, request, Outcome::of(claim.time, answered_ns));
+            let outcome = Outcome::of(claim.time, answered_ns);
+            if outcome == Outcome::Holds || !may_share {
+                return self.judge(claim, request, outcome);
+            }
+            return self.late.push_back(Late { claim, outcome, request, answered_ns });
         }
         let list = self.claims.entry(exchange).or_default();
         if list.is_empty() {
@@ -99,7 +127,8 @@ impl Trial {
     fn claimant(&self, span: &Span) -> Claimant {
         let is_coroutine = span.coroutine != 0;
         let serves = !is_coroutine && self.servers.contains(&span.tid);
-        Claimant { is_woken: span.cause_evidence == Some(Evidence::WakeUp), is_coroutine, serves }
+        let is_woken = span.cause_evidence == Some(Evidence::WakeUp);
+        Claimant { pool: if is_woken { pool(&span.comm) } else { 0 }, is_woken, is_coroutine, serves }
     }
 
     /// A claim was tested by better evidence.
@@ -115,15 +144,24 @@ impl Trial {
         }
     }
 
-    /// Adds a request that was answered; `request`: its class.
-    pub(super) fn add_answer(&mut self, span: &Span, request: u64) {
+    /// Adds a request that was answered; `request`: its class, `longest_ns`: how long requests take.
+    pub(super) fn add_answer(&mut self, span: &Span, request: u64, longest_ns: u64) {
         if span.coroutine == 0 && self.servers.len() < MAX_KEPT {
             self.servers.insert(span.tid);
         }
         self.known.served.add(request);
+        let (may_share, answered_ns) = (span.message_id.is_some(), span.end_ns);
         for exchange in span.exchanges() {
             for claim in self.claims.remove(&exchange).unwrap_or_default() {
-                self.judge(claim, request, Outcome::of(claim.time, span.end_ns));
+                let outcome = Outcome::of(claim.time, answered_ns);
+                if outcome == Outcome::Holds || !may_share {
+                    self.judge(claim, request, outcome);
+                } else {
+                    self.late.push_back(Late { claim, outcome, request, answered_ns });
+                }
+            }
+            if may_share {
+                self.judge_late(exchange, answered_ns, request);
             }
             self.answers.insert(exchange, (span.end_ns, request));
             self.answered.push_back(exchange);
@@ -131,12 +169,33 @@ impl Trial {
                 self.answered.pop_front().and_then(|x| self.answers.remove(&x));
             }
         }
+        // By now, every request with their exchange has been answered.
+        let is_over = |late: &Late| late.answered_ns.saturating_add(longest_ns) < answered_ns;
+        while self.late.front().is_some_and(is_over) || self.late.len() > MAX_KEPT {
+            let Some(Late { claim, outcome, request, .. }) = self.late.pop_front() else { break };
+            self.judge(claim, request, outcome);
+        }
+    }
+
+    /// Another request with this exchange was answered: what lies within it holds.
+    fn judge_late(&mut self, exchange: u64, answered_ns: u64, request: u64) {
+        let holds = |late: &Late| {
+            late.claim.exchange == exchange && Outcome::of(late.claim.time, answered_ns) == Outcome::Holds
+        };
+        let (held, late): (VecDeque<Late>, VecDeque<Late>) =
+            std::mem::take(&mut self.late).into_iter().partition(holds);
+        self.late = late;
+        held.into_iter().for_each(|late| self.judge(late.claim, request, Outcome::Holds));
     }
 
     fn judge(&mut self, claim: Claim, request: u64, outcome: Outcome) {
         let serves = claim.claimant.serves || !claim.claimant.is_coroutine && self.servers.contains(&claim.tid);
         self.known.judge((claim.kind, request), claim.exchange, outcome);
-        let source = self.sources.entry(Claimant { serves, ..claim.claimant }).or_default();
+        let mut claimant = Claimant { serves, ..claim.claimant };
+        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&claimant) {
+            claimant.pool = 0;
+        }
+        let source = self.sources.entry(claimant).or_default();
         source.judge((claim.kind, request), (claim.exchange, outcome), &self.known);
     }
 
@@ -146,7 +205,8 @@ impl Trial {
     }
 
     fn source(&self, span: &Span) -> Option<&Source> {
-        self.sources.get(&self.claimant(span))
+        let claimant = self.claimant(span);
+        self.sources.get(&claimant).or_else(|| self.sources.get(&Claimant { pool: 0, ..claimant }))
     }
 
     /// Whether claims of any source are not believed.

@@ -49,6 +49,19 @@ struct Woken {
     time_ns: u64,
     /// The request for which it acts.
     exchange: u64,
+    /// Its id; 0: not known.
+    tid: u32,
+    /// It may be done with that request.
+    unsure: bool,
+}
+
+/// Who waited for the answer to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waited {
+    /// The request for which the thread acts.
+    pub(super) exchange: u64,
+    /// The thread; 0: not known.
+    pub(super) tid: u32,
 }
 
 /// A read, and what followed it.
@@ -58,7 +71,7 @@ struct Read {
     /// The threads that were woken.
     woken: Vec<Woken>,
     /// Calls and the requests that made them, once they are matched.
-    named: Option<Vec<(u32, u64)>>,
+    named: Option<Vec<(u32, Waited)>>,
 }
 
 #[derive(Debug, Default)]
@@ -68,9 +81,21 @@ pub(super) struct Wakes {
     order: VecDeque<At>,
     /// Connections whose reader wakes threads.
     sockets: FxHashSet<u64>,
-    /// Woken threads whose request is known, and those of them whose request does not lie around any call.
+    /// By whether the woken threads may be done with their requests.
+    tests: [Tests; 2],
+}
+
+/// Woken threads whose request is known, and those of them whose request does not lie around any call.
+#[derive(Debug, Default)]
+struct Tests {
     tested: u32,
     failed: u32,
+}
+
+impl Tests {
+    fn have_failed(&self) -> bool {
+        self.failed > ALLOWED && self.failed > self.tested / RARE
+    }
 }
 
 impl Wakes {
@@ -87,7 +112,7 @@ impl Wakes {
         self.sockets.insert(wake.socket.0);
         let read = self.read((wake.socket.0, wake.read_ns));
         if read.woken.len() < MAX_ANSWERS {
-            read.woken.push(Woken { time_ns: wake.time_ns, exchange: wake.cause });
+            read.woken.push(Woken { time_ns: wake.time_ns, exchange: wake.cause, tid: wake.tid, unsure: wake.unsure });
         }
     }
 
@@ -115,21 +140,26 @@ impl Wakes {
         self.reads.entry(at).or_default()
     }
 
-    /// The request that made this call, if the wake-ups tell. Everything that came with the answer must have come.
-    pub(super) fn maker(&mut self, call: u32, (socket, end_ns): At, lives: &Lives) -> Option<u64> {
-        let Wakes { reads, tested, failed, .. } = self;
+    /// The thread that made this call, and for which request, if the wake-ups tell. Everything that came with the
+    /// answer must have come.
+    pub(super) fn maker(&mut self, call: u32, (socket, end_ns): At, lives: &Lives) -> Option<Waited> {
+        let Wakes { reads, tests, .. } = self;
         let Read { answers, woken, named } = reads.get_mut(&(socket, end_ns))?;
+        // A thread that was done with its request may have brought the answer to one that waits in its own.
+        let unsure = woken.iter().all(|w| w.unsure);
+        let tests = &mut tests[usize::from(unsure)];
         let named = named.get_or_insert_with(|| {
+            woken.retain(|w| w.unsure == unsure);
             for w in woken.iter().filter(|w| lives.has(w.exchange)) {
-                *tested += 1;
-                *failed += u32::from(!answers.iter().any(|answer| fits(answer, w.exchange, lives)));
+                tests.tested += 1;
+                tests.failed += u32::from(!answers.iter().any(|answer| fits(answer, w.exchange, lives)));
             }
             matched(answers, woken, lives)
         });
-        if *failed > ALLOWED && *failed > *tested / RARE {
+        if tests.have_failed() {
             return None;
         }
-        named.iter().find(|(id, _)| *id == call).map(|(_, exchange)| *exchange)
+        named.iter().find(|(id, _)| *id == call).map(|(_, waited)| *waited)
     }
 }
 
@@ -143,19 +173,19 @@ fn fits(answer: &Answer, cause: u64, lives: &Lives) -> bool {
 }
 
 /// Matches woken threads with answers, both in order. Named are the pairs that every such match has.
-fn matched(answers: &mut [Answer], woken: &mut Vec<Woken>, lives: &Lives) -> Vec<(u32, u64)> {
+fn matched(answers: &mut [Answer], woken: &mut Vec<Woken>, lives: &Lives) -> Vec<(u32, Waited)> {
     let first = answers.first().map_or(0, |a| a.seq);
     // Sequence numbers wrap around.
     answers.sort_by_key(|a| a.seq.wrapping_sub(first) as i32);
     woken.sort_by_key(|w| w.time_ns);
     // A thread may be woken several times for one answer.
-    woken.dedup_by_key(|w| w.exchange);
+    woken.dedup_by_key(|w| (w.exchange, w.tid));
     let earliest = embed(woken.iter(), answers.iter(), lives);
     let latest = embed(woken.iter().rev(), answers.iter().rev(), lives);
     let (Some(earliest), Some(latest)) = (earliest, latest) else { return Vec::new() };
     let pairs = woken.iter().zip(earliest).zip(latest.into_iter().rev().map(|at| answers.len() - 1 - at));
     let sure = pairs.filter(|((w, first), last)| first == last && !is_provisional(w.exchange));
-    sure.filter_map(|((w, at), _)| Some((answers[at].call?, w.exchange))).collect()
+    sure.filter_map(|((w, at), _)| Some((answers[at].call?, Waited { exchange: w.exchange, tid: w.tid }))).collect()
 }
 
 /// The place of each woken thread among the answers, as early as the order allows; `None` if they do not fit.
@@ -197,7 +227,7 @@ mod tests {
         // Wake-ups of workers come later.
         for (n, cause) in woken.iter().enumerate().rev() {
             let (socket, time_ns) = (SocketId(7), READ + n as u64);
-            wakes.add(&Wake { pid: 1, socket, read_ns: READ, cause: *cause, time_ns });
+            wakes.add(&Wake { pid: 1, tid: 0, unsure: false, socket, read_ns: READ, cause: *cause, time_ns });
         }
         // Sequence numbers wrap around, and spans come in any order.
         let seq = |n: usize| u32::MAX.wrapping_sub(4).wrapping_add(5 * n as u32);
@@ -206,7 +236,7 @@ mod tests {
                 Span { socket: 7, start_ns: *start_ns, end_ns: READ, response_seq: Some(seq(n)), ..Span::default() };
             wakes.add_answer(&span, Some(n as u32));
         }
-        (0..starts.len() as u32).map(|n| wakes.maker(n, (7, READ), &lives)).collect()
+        (0..starts.len() as u32).map(|n| Some(wakes.maker(n, (7, READ), &lives)?.exchange)).collect()
     }
 
     #[test]
@@ -214,6 +244,30 @@ mod tests {
         let (a, b, c) = (request(1), request(2), request(3));
         assert_eq!(makers(&[b, a, c], &[500, 510, 520]), [Some(b), Some(a), Some(c)]);
         assert_eq!(makers(&[b, b, a], &[500, 510]), [Some(b), Some(a)], "one thread is woken twice");
+    }
+
+    #[test]
+    fn two_threads_may_act_for_requests_of_one_read() {
+        let (mut wakes, mut lives) = (Wakes::default(), Lives::default());
+        let exchange = Some(ExchangeRange { first: request(1), last: request(1) });
+        lives.add(&Span { exchange, start_ns: 100, end_ns: 1_000, ..Span::default() });
+        for (tid, time_ns) in [(31, 901), (32, 902), (32, 903)] {
+            wakes.add(&Wake {
+                pid: 1,
+                tid,
+                unsure: false,
+                socket: SocketId(7),
+                read_ns: READ,
+                cause: request(1),
+                time_ns,
+            });
+        }
+        for n in 0..2 {
+            let times = Span { start_ns: 500, end_ns: READ, ..Span::default() };
+            wakes.add_answer(&Span { socket: 7, response_seq: Some(n), ..times }, Some(n));
+        }
+        let tids = [0, 1].map(|n| wakes.maker(n, (7, READ), &lives).map(|waited| waited.tid));
+        assert_eq!(tids, [Some(31), Some(32)]);
     }
 
     #[test]
@@ -256,13 +310,15 @@ mod tests {
                 lives.add(&Span { exchange, start_ns: at, end_ns, ..Span::default() });
                 wakes.add(&Wake {
                     pid: 1,
+                    tid: 0,
+                    unsure: false,
                     socket: SocketId(7),
                     read_ns: at + 900,
                     cause: request(n),
                     time_ns: at + 901,
                 });
                 wakes.add_answer(&Span { socket: 7, start_ns: at + 20, end_ns: at + 900, ..Span::default() }, Some(1));
-                wakes.maker(1, (7, at + 900), &lives)
+                wakes.maker(1, (7, at + 900), &lives).map(|waited| waited.exchange)
             })
             .collect();
         assert_eq!(named[..3], [Some(request(0)), None, Some(request(2))]);
@@ -273,7 +329,15 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut wakes = Wakes::default();
         for n in 0..3 * MAX_READS as u64 {
-            wakes.add(&Wake { pid: 1, socket: SocketId(n), read_ns: n, cause: request(n), time_ns: n });
+            wakes.add(&Wake {
+                pid: 1,
+                tid: 0,
+                unsure: false,
+                socket: SocketId(n),
+                read_ns: n,
+                cause: request(n),
+                time_ns: n,
+            });
         }
         assert!(wakes.reads.len() <= MAX_READS && wakes.order.len() <= MAX_READS);
         assert!(wakes.sockets.len() <= MAX_SOCKETS);

@@ -21,8 +21,8 @@
 #define WS_MARKS 1024
 #define WS_MARK_OWN 1  /* the thread has read the request itself (lengths are of whole words, so low bits are free) */
 #define WS_MARK_LOOP 2 /* the thread is a loop of events */
+#define WS_MARK_ANSWERS 4 /* it is a loop that reads only answers to calls */
 #define WS_MARK_FLAGS 7U
-#define WS_MARK_TICK 20 /* a tick is 2^20 ns */
 
 struct allocation {
 	__u64 from;
@@ -180,7 +180,8 @@ __noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 	}
 	all->loops |= j->loop;
 	mark.cause = cause;
-	mark.bytes = (own ? WS_MARK_OWN : 0) | (j->loop ? WS_MARK_LOOP : 0);
+	mark.bytes =
+		(own ? WS_MARK_OWN : 0) | (j->loop ? WS_MARK_LOOP : 0) | (j->loop && !j->serves ? WS_MARK_ANSWERS : 0);
 	mark.buffer = j->thread;
 	mark.tick = bpf_ktime_get_ns() >> WS_MARK_TICK;
 	thread->from = j->thread;

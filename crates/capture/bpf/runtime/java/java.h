@@ -142,7 +142,7 @@ static __always_inline const struct attribution *java_attribution_of(const struc
 	if (j->mounts)
 		return NULL;
 	if (j->slot && !j->loop && !j->serves)
-		return same_task(j) ? &j->job : NULL;
+		return runs_known_task(j) ? &j->job : NULL;
 	return &w->acts;
 }
 

@@ -42,32 +42,38 @@ __noinline int find_entry(struct java_thread *j)
 	return 0;
 }
 
-/* Whether there is a mark for this object, made since the current thread was born. */
+/* Whether there is a mark for this object, made since the thread was born. */
 static __always_inline bool is_made(struct java_thread *j, struct java_search *s, __u64 object)
 {
-	__u32 born = bpf_get_current_task_btf()->start_time >> WS_MARK_TICK;
-
 	if (!in_heap(j, object) || object & 7)
 		return false;
 	s->object = object;
-	return find_mark(j, s) && (__s32)(s->found.tick - born) > 0;
+	return find_mark(j, s) && (__s32)(s->found.tick - j->born) > 0;
+}
+
+/*
+ * Whether a mark shows the cause of a task. What a loop makes when it has read an answer is for the request of that
+ * call. If a worker sends the calls, the worker's last task has told which request that is: one wrong task would be the
+ * cause of all that follow.
+ */
+static __always_inline bool shows_cause(const struct java_thread *j, const struct allocation *mark)
+{
+	return mark->cause && mark->bytes & WS_MARK_OWN && (j->loop || !(mark->bytes & WS_MARK_ANSWERS));
 }
 
 /* Whether a thread has made this object since then, for a request that it had read. */
 static __always_inline bool is_task(struct java_thread *j, struct java_search *s, __u64 object)
 {
-	return is_made(j, s, object) && s->found.cause && s->found.bytes & WS_MARK_OWN;
+	return is_made(j, s, object) && shows_cause(j, &s->found);
 }
 
 /* The same as is_made() for a task that the collector has moved. `all` belongs to its process. */
 static __always_inline bool has_moved(struct java_thread *j, struct allocations *all, struct java_search *s)
 {
-	__u32 born = bpf_get_current_task_btf()->start_time >> WS_MARK_TICK;
-
 	if (!in_heap(j, j->task))
 		return false;
 	s->object = j->task;
-	return find_moved(j, all) && (__s32)(s->found.tick - born) > 0;
+	return find_moved(j, all) && (__s32)(s->found.tick - j->born) > 0;
 }
 
 /*
@@ -110,8 +116,7 @@ __noinline int look_at_word(struct java_thread *j, struct java_search *s, __u32 
 	if (!word || !is_made(j, s, word))
 		return 0;
 	if (j->loop ? s->found.buffer != j->thread && (!s->slot || s->age < s->best_age)
-		    : s->found.cause && s->found.bytes & WS_MARK_OWN &&
-			      (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
+		    : shows_cause(j, &s->found) && (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
 		s->best = s->found;
 		s->best_age = s->age;
 		j->task = word;

@@ -141,6 +141,28 @@ __noinline int look_at_worker(struct java_thread *j, __u32 when)
 	return j->slot != 0;
 }
 
+/*
+ * Whether it is known for whom a worker acts that wakes another thread, or is woken. It sends nothing itself now, and
+ * may have taken another task since its last message. The worker need not be the current thread.
+ */
+__noinline int runs_known_task(struct java_thread *j)
+{
+	struct java_search *s = java_search();
+	__u64 task;
+
+	if (!j || !s || !j->slot || j->loop || j->serves || j->told)
+		return 0;
+	if (same_task(j))
+		return 1;
+	task = user_word(j->entry - j->slot);
+	if (!is_task(j, s, task))
+		return 0;
+	j->task = task;
+	j->collections = collections_now(&j->facts);
+	take_task(j, is_task_recycled(j) || is_used_again(j) ? 0 : s->found.cause, s->found.bytes);
+	return 1;
+}
+
 enum java_kind { IS_LOOP = 1, IS_WORKER = 2 };
 
 /* The kind of a thread that sends or connects: enum java_kind, or 0 if it does not run tasks of others. */

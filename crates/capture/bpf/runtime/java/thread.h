@@ -5,6 +5,7 @@
 
 #include "contract.h"
 
+#define WS_MARK_TICK 20	       /* a tick is 2^20 ns */
 #define JAVA_OBJECT (1U << 31) /* in place of a stream in a carrier_key: the object is an identity hash */
 
 static __always_inline bool has_java_agent(const struct task_state *t)
@@ -37,6 +38,7 @@ struct java_thread {
 	struct java_facts facts;
 	__u32 facts_epoch;
 	__u32 allocator; /* its number among the allocating threads of its process, from 1; 0: none yet */
+	__u32 born;	 /* when it was started, in ticks of WS_MARK_TICK */
 	__u64 thread;	 /* its JavaThread; 0 until that is certain */
 	__u64 own;	 /* id of its own java.lang.Thread; 0: not known */
 	__u64 entry;	 /* address on its stack where the first frame of Java begins; 0: not known, JAVA_NO_ENTRY */
@@ -114,6 +116,7 @@ static __always_inline struct java_thread *java_thread(struct task_struct *task,
 		return NULL;
 	if (j->facts_epoch != t->facts_epoch)
 		java_learn(j, t->facts_epoch);
+	j->born = task->start_time >> WS_MARK_TICK;
 	j->loop = t->loop;
 	j->cause = t->acts.cause;
 	return j;

@@ -29,6 +29,8 @@ const LARGEST_GAP: f64 = 18.0;
 const MAX_PENDING: usize = 1024;
 /// Most steps before those that lead to no open decision are cleared away.
 const MAX_STEPS: usize = 16_384;
+/// ln of how likely a call was made for no request although the kernel names those that may have made it.
+const NEVER: f64 = -1_000.0;
 /// Fewest hypotheses that are followed, whatever the work.
 const LEAST_HYPOTHESES: usize = 4;
 
@@ -87,8 +89,8 @@ pub(super) struct Beam {
     pending: Vec<Pending>,
     /// Requests that decisions may name.
     named: FxHashMap<u32, Request>,
-    /// Calls for which only one request was possible.
-    confirmed: Vec<u32>,
+    /// Calls for which only one request was possible, with that one if it is known.
+    confirmed: Vec<(u32, Option<Request>)>,
     /// Number of events so far, and the time of the last one, ns.
     event: u32,
     at_ns: u64,
@@ -165,7 +167,8 @@ impl Beam {
                     self.sent(&c, model, effort);
                     self.writes(c.tid);
                     self.passes(&c);
-                    let confirmed = |call| Decision { confidence: 1.0, confirmed: true, ..Decision::of(call) };
+                    let confirmed =
+                        |(call, request)| Decision { request, confidence: 1.0, confirmed: true, ..Decision::of(call) };
                     out.extend(self.confirmed.drain(..).map(confirmed));
                 }
                 Event::Answered(r) => {
@@ -243,13 +246,13 @@ impl Beam {
                 self.split(c, None, &|r| r.owns(x), model, effort);
             }
             Maker::OneOf(x) => {
+                self.confirmed.push((c.id, self.open.iter().find(|r| r.owns(x)).copied()));
                 self.known(x, c, model);
-                self.confirmed.push(c.id);
             }
             Maker::Unknown(hint) => match self.guessed(c, hint) {
                 Some(slot) => {
                     self.known(self.open[slot].exchange.first, c, model);
-                    self.confirmed.push(c.id);
+                    self.confirmed.push((c.id, None));
                 }
                 None => self.split(c, hint, &|_| true, model, effort),
             },
@@ -307,7 +310,8 @@ impl Beam {
         };
         let slots: Vec<(usize, f64)> =
             (0..self.open.len()).filter(|s| fits(&&self.open[*s])).map(|s| (s, named(Some(s)) + own(s))).collect();
-        let nobody = alone + named(None);
+        let is_for_one = matches!(c.maker, Maker::OneOf(_)) && !slots.is_empty();
+        let nobody = if is_for_one { NEVER } else { alone + named(None) };
         let outlook = model.outlook(Act::Call(c.class));
         let mut chains = Chains::new(self, model, outlook.act, c.start_ns);
         let mut next: Vec<Next> = Vec::with_capacity(self.hypotheses.len() * of);

@@ -18,10 +18,12 @@ const MAX_EXCHANGES: u64 = 8;
 /// The calls whose claims are too many for their request.
 pub(super) fn crowded(events: &[Event]) -> FxHashSet<u32> {
     let requests: Vec<&Request> = events.iter().filter_map(answered).collect();
-    let mut owners: FxHashMap<u64, usize> = FxHashMap::default();
+    // By exchange: its request; none if several share it.
+    let mut owners: FxHashMap<u64, Option<usize>> = FxHashMap::default();
     for (i, r) in requests.iter().enumerate() {
-        owners.extend((r.exchange.first..=r.exchange.last).take(MAX_EXCHANGES as usize).map(|x| (x, i)));
-        owners.extend(r.stream.map(|stream| (stream, i)));
+        for exchange in (r.exchange.first..=r.exchange.last).take(MAX_EXCHANGES as usize).chain(r.stream) {
+            owners.entry(exchange).and_modify(|owner| *owner = None).or_insert(Some(i));
+        }
     }
     // By class of call and request: the calls that are claimed, and how many there are in all.
     let mut made: FxHashMap<(Class, usize), (Vec<u32>, usize)> = FxHashMap::default();
@@ -32,7 +34,7 @@ pub(super) fn crowded(events: &[Event]) -> FxHashSet<u32> {
             Maker::Known(exchange) | Maker::OneOf(exchange) => (exchange, None),
             Maker::Unknown(_) | Maker::Other => continue,
         };
-        let Some(owner) = owners.get(&exchange) else { continue };
+        let Some(Some(owner)) = owners.get(&exchange) else { continue };
         let (ids, all) = made.entry((call.class, *owner)).or_default();
         ids.extend(claimed);
         *all += 1;

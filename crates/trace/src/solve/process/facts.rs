@@ -1,7 +1,9 @@
 //! What facts and the kernel's claims say of calls, before anything is inferred.
 
+use super::super::answerers::Actor;
 use super::super::timeline::{Call, Event, Hint, Maker, Opinion};
 use super::super::trial::Trial;
+use super::super::wakes::Waited;
 use super::super::{Named, Verdict};
 use super::crowds::crowded;
 use super::Process;
@@ -10,10 +12,17 @@ use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
 
 /// Confidence that an answer was for the thread that it woke: 385 of 389 were, of Lettuce under Tomcat.
-const WOKEN: f64 = 0.99;
+pub(super) const WOKEN: f64 = 0.99;
 /// Confidence that a thread that waits for its calls makes them for the request that it answers next: 2,193 of 2,194
 /// were, of grpcio's server, Puma, Flask and net/http.
 const ANSWERED: f64 = 0.99;
+
+enum Fact {
+    /// The request with this name made the call.
+    Is(u64, Named),
+    /// One of the requests with this exchange did, and this thread waited for the answer.
+    IsOneOf(Waited),
+}
 
 impl Process {
     /// Turns calls of which a wake-up, or the thread that answers, tells the request into calls with a known cause.
@@ -21,35 +30,49 @@ impl Process {
     pub(super) fn name_by_facts(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         for event in events {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
-            let Some((exchange, named)) = self.fact(call) else { continue };
+            let (exchange, named) = match self.fact(call) {
+                Some(Fact::Is(exchange, named)) => (exchange, named),
+                Some(Fact::IsOneOf(waited)) => {
+                    call.maker = Maker::OneOf(waited.exchange);
+                    if waited.tid != 0 {
+                        (call.tid, call.actor) = (waited.tid, Actor::of(waited.tid, 0));
+                    }
+                    continue;
+                }
+                None => continue,
+            };
             let claimed = std::mem::replace(&mut call.maker, Maker::Known(exchange));
             let Some(span) = self.waiting.remove(&call.id) else { continue };
             if let (Maker::Claimed(claimed), Some(trial)) = (claimed, &mut self.trial) {
-                trial.test(&span, self.signatures.of_call(&span), claimed == named.exchange);
+                if claimed == named.exchange || !self.sharing.is_shared(claimed) {
+                    trial.test(&span, self.signatures.of_call(&span), claimed == named.exchange);
+                }
             }
             out(span, Verdict::Named(named));
         }
     }
 
-    /// The request of a call by a fact, as the solver names it and as the span does.
-    fn fact(&mut self, call: &Call) -> Option<(u64, Named)> {
+    /// What facts say of the maker of a call.
+    fn fact(&mut self, call: &Call) -> Option<Fact> {
         let may_wake = matches!(call.maker, Maker::Unknown(_) | Maker::Claimed(_));
         let woken = may_wake.then(|| self.wakes.maker(call.id, (call.socket, call.end_ns), &self.lives)).flatten();
-        if let Some(exchange) = woken {
+        let is_shared = woken.is_some_and(|waited| self.sharing.is_shared(waited.exchange));
+        if let Some(Waited { exchange, .. }) = woken.filter(|_| !is_shared) {
             let named = Named { exchange, evidence: Evidence::WakeUp, confidence: WOKEN, span: None };
-            return Some((exchange, named));
+            return Some(Fact::Is(exchange, named));
         }
         if !may_wake && !matches!(call.maker, Maker::OneOf(_)) {
             return None;
         }
-        let answered = self.waiting.get(&call.id).and_then(|span| self.answerers.maker(span))?;
+        let answered = self.waiting.get(&call.id).and_then(|span| self.answerers.maker(span));
+        let Some(answered) = answered else { return woken.map(Fact::IsOneOf) };
         let named = Named {
             exchange: answered.exchange.first,
             evidence: Evidence::Thread,
             confidence: ANSWERED,
             span: Some(answered.span),
         };
-        Some((answered.stream.unwrap_or(answered.exchange.first), named))
+        Some(Fact::Is(answered.stream.unwrap_or(answered.exchange.first), named))
     }
 
     /// Whether a request cannot have made a call: it had been answered, and requests enclose such calls.
@@ -113,6 +136,11 @@ impl Process {
                 }
                 _ => continue,
             };
+            if matches!(call.maker, Maker::Claimed(_)) && self.sharing.is_shared(exchange) {
+                self.in_doubt = true;
+                call.maker = Maker::OneOf(exchange);
+                continue;
+            }
             if !self.is_unproven(call) {
                 call.maker = Maker::Known(exchange);
             }
