@@ -104,6 +104,8 @@ pub(super) struct Model {
     /// How often a call was made by the request that used its connection last, and how often that was possible; by its
     /// class, and the class of the call before in the same write.
     together: FxHashMap<(Option<Class>, Class), [f64; 2]>,
+    /// How often a thread makes its next call for the request of its last one, and of how many calls.
+    keeps: [f64; 2],
     own: Own,
     /// Calls without a request, and all calls, by class and by whether the kernel knew that there is a request.
     alone: FxHashMap<(Class, bool), [f64; 2]>,
@@ -266,16 +268,24 @@ impl Model {
     /// ln of the likelihood that a call is made by the request that used its connection last, and by one certain other
     /// of `open` requests: statements of a transaction stay together, calls of a multiplexed connection do not.
     pub(super) fn together(&self, company: (Option<Class>, Class), open: usize) -> [f64; 2] {
-        let [same, all] = self.together.get(&company).copied().unwrap_or_default();
-        let open = open.max(2) as f64;
-        let share = ((same + TOGETHER_WEIGHT / open) / (all + TOGETHER_WEIGHT)).clamp(1e-3, 1.0 - 1e-3);
-        [share.ln(), ((1.0 - share) / (open - 1.0)).ln()]
+        likely_same(self.together.get(&company).copied().unwrap_or_default(), open)
     }
 
     pub(super) fn learn_together(&mut self, company: (Option<Class>, Class), is_same: bool) {
         let [same, all] = self.together.entry(company).or_default();
         *all += 1.0;
         *same += f64::from(u8::from(is_same));
+    }
+
+    /// ln of the likelihood that a thread goes on with the request of its last call, and with one certain other of
+    /// `of`.
+    pub(super) fn keeps(&self, of: usize) -> [f64; 2] {
+        likely_same(self.keeps, of)
+    }
+
+    pub(super) fn learn_keeps(&mut self, is_same: bool) {
+        self.keeps[0] += f64::from(u8::from(is_same));
+        self.keeps[1] += 1.0;
     }
 
     /// ln of how much likelier than by chance a call is made by the actor that answers its request, or by another one.
@@ -376,5 +386,14 @@ impl Model {
         self.acts.values_mut().for_each(halve);
         self.turns.iter_mut().chain(self.turns_of.values_mut()).for_each(Turns::halve);
         self.alone.values_mut().chain(self.together.values_mut()).flatten().for_each(halve);
+        self.keeps.iter_mut().for_each(halve);
     }
+}
+
+/// ln of the likelihood of the one that is the same as before, and of one certain other of `of`, if it was the same so
+/// often of so many times.
+fn likely_same([same, all]: [f64; 2], of: usize) -> [f64; 2] {
+    let of = of.max(2) as f64;
+    let share = ((same + TOGETHER_WEIGHT / of) / (all + TOGETHER_WEIGHT)).clamp(1e-3, 1.0 - 1e-3);
+    [share.ln(), ((1.0 - share) / (of - 1.0)).ln()]
 }

@@ -24,6 +24,8 @@ pub(super) struct State {
     pub(super) replied: Made,
     /// The connections of its last calls, and the number of the event of each.
     pub(super) sockets: [(u64, u32); 2],
+    /// The thread of its last call of which the kernel names several requests, and the number of that event.
+    pub(super) thread: (u32, u32),
 }
 
 impl State {
@@ -49,6 +51,7 @@ impl State {
             made: Made::default(),
             replied: Made::default(),
             sockets: [(0, 0); 2],
+            thread: (0, 0),
         }
     }
 }

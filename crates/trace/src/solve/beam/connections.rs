@@ -2,7 +2,7 @@
 //! other on a connection.
 
 use super::{could_make, Beam, Hypothesis};
-use crate::solve::timeline::{Call, Class, Hint, Opinion};
+use crate::solve::timeline::{Call, Class, Hint, Maker, Opinion};
 
 /// Most connections that are followed.
 const MAX_CONNECTIONS: usize = 8192;
@@ -61,6 +61,14 @@ impl Beam {
         }
         let used = hypothesis.states.iter().enumerate().filter_map(|(slot, s)| Some((s.used(c.socket)?, slot)));
         used.max().map(|(_, slot)| slot)
+    }
+
+    /// The open request for which the thread of a call made its last call, where the kernel names several requests for
+    /// each: a thread that waits for its calls works on one request at a time.
+    pub(super) fn keeper(&self, hypothesis: &Hypothesis, c: &Call) -> Option<usize> {
+        let Maker::OneOf(_) = c.maker else { return None };
+        let of_thread = hypothesis.states.iter().enumerate().filter(|(_, s)| s.thread.0 == c.tid && s.thread.1 > 0);
+        of_thread.max_by_key(|(_, s)| s.thread.1).map(|(slot, _)| slot)
     }
 
     /// The class of the call before in the same write, and that of this call.

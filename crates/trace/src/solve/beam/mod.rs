@@ -316,6 +316,7 @@ impl Beam {
         let mut chains = Chains::new(self, model, outlook.act, c.start_ns);
         let mut next: Vec<Next> = Vec::with_capacity(self.hypotheses.len() * of);
         let [same, other] = model.together(self.company(c), self.open.len());
+        let [kept, left] = model.keeps(slots.len());
         for (w, hypothesis) in self.hypotheses.iter().enumerate() {
             let queue = self.queue(hypothesis, c.tid, &outlook, &mut chains);
             let holder = self.holder(hypothesis, c);
@@ -323,11 +324,13 @@ impl Beam {
             // as little as for that one.
             let moved = if hint.is_some() && holder.is_some() { other } else { 0.0 };
             next.push((hypothesis.score + nobody + moved, w, None));
+            let keeper = self.keeper(hypothesis, c).filter(|keeper| slots.iter().any(|(slot, _)| slot == keeper));
             for &(slot, told) in &slots {
                 let likely = chains.look(slot, &hypothesis.states[slot]).likely;
                 let turn = queue.share(slot).max(1e-9).ln();
                 let together = holder.map_or(0.0, |holder| if holder == slot { same } else { other });
-                next.push((hypothesis.score + likely + turn + told + together, w, Some(slot)));
+                let thread = keeper.map_or(0.0, |keeper| if keeper == slot { kept } else { left });
+                next.push((hypothesis.score + likely + turn + told + together + thread, w, Some(slot)));
             }
         }
         let likelier = |a: &Next, b: &Next| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
@@ -364,6 +367,9 @@ impl Beam {
         s.done = s.done.and(c.class);
         s.made.add(c.class);
         s.uses(c.socket, self.event);
+        if matches!(c.maker, Maker::OneOf(_)) {
+            s.thread = (c.tid, self.event);
+        }
         (s.last, s.last_ns, s.waits) = (Last::Sent(c.class), c.start_ns, s.waits + 1);
         hypothesis.calls.push((c.id, r.id));
         if has_queues {

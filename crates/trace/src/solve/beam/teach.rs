@@ -54,6 +54,9 @@ impl Beam {
                         if let Some(holder) = one.holder(&one.hypotheses[0], &c).filter(|_| one.open.len() > 1) {
                             model.learn_together(one.company(&c), holder == slot);
                         }
+                        if let Some(keeper) = one.keeper(&one.hypotheses[0], &c).filter(|_| one.open.len() > 1) {
+                            model.learn_keeps(keeper == slot);
+                        }
                         let r = &one.open[slot];
                         model.learn_own(r.class, c.class, r.answerer == c.actor);
                         one.learn(slot, Act::Call(c.class), c.tid, c.start_ns, model);
