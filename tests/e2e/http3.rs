@@ -1,7 +1,7 @@
 //! HTTP/3 between two services: both ends read each handshake, and the datagrams neither make calls nor take those of
 //! the other requests of their process.
 
-use crate::harness::{can_trace, otlp, root, skip, Span, WIRESPAN};
+use crate::harness::{can_trace, has, otlp, root, skip, Span, WIRESPAN};
 use std::process::Command;
 
 /// Requests of each kind that tests/apps/http3/mesh.py makes.
@@ -66,4 +66,39 @@ fn both_ends_read_each_handshake_and_other_calls_keep_their_parents() {
     assert_eq!(calls.len(), 5 * REQUESTS + 2);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(none, 0, "calls without a parent");
+}
+
+/// quic-go takes several datagrams with one call and gives several to one call, and its goroutines share one socket.
+#[test]
+fn both_ends_read_each_handshake_of_a_stack_that_batches_its_calls() {
+    let test = "http3_batches";
+    if !can_trace(test) || !has(test, &["go"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (program, spans) = (dir.path().join("quic_go"), dir.path().join("spans.jsonl"));
+    let source = root().join("tests/apps/http3/quic_go");
+    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let script = format!(
+        "{program} serve >{dir}/out & while ! test -s {dir}/out; do sleep 0.05; done; \
+         {program} ask $(head -n 1 {dir}/out) {REQUESTS} 3; kill $!; wait $!; tail -n 1 {dir}/out",
+        program = program.display(),
+        dir = dir.path().display()
+    );
+    let mut command = Command::new(WIRESPAN);
+    command.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans).args(["--", "sh", "-c", &script]);
+    let done = command.output().unwrap();
+    let (out, said) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert_eq!(out.trim(), REQUESTS.to_string(), "connections that the server has seen\n{said}");
+    let spans = otlp(&spans);
+    let at = |side: &str| -> Vec<&Span> {
+        spans.iter().filter(|s| s.attr("wirespan.tap_side") == side && s.name.contains("handshake")).collect()
+    };
+    let (asked, answered) = (at("client-process"), at("server-process"));
+    assert_eq!((asked.len(), answered.len()), (REQUESTS, REQUESTS), "handshakes that were read\n{said}");
+    for s in answered {
+        assert_eq!(s.attr("server.address"), "shop.example", "{s:?}");
+        assert!(asked.iter().any(|other| other.id == s.parent), "the other end: {s:?}");
+    }
 }
