@@ -1,6 +1,6 @@
 //! The sender of a datagram: several clients take turns to ask a server whose socket is not connected.
 
-use crate::harness::{can_trace, has, skip};
+use crate::harness::{can_trace, has, otlp, skip, WIRESPAN};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -94,4 +94,62 @@ fn socket_hooks_know_every_sender() {
 #[test]
 fn syscall_hooks_know_every_sender() {
     every_sender_is_known("datagrams_syscall", "syscall-tracepoints");
+}
+
+/// Asks a server of its own ten questions of DNS, over sockets that are bound to all addresses; arguments: the address
+/// to which the client binds, that to which the server binds, and that at which it is asked.
+const RESOLVER: &str = r#"
+import os, socket, struct, sys
+mine, theirs, at = sys.argv[1:]
+family = lambda ip: socket.AF_INET6 if ":" in ip else socket.AF_INET
+server = socket.socket(family(theirs), socket.SOCK_DGRAM)
+server.bind((theirs, 0))
+port = server.getsockname()[1]
+if not os.fork():
+    for _ in range(10):
+        asked, sender = server.recvfrom(512)
+        answer = asked[:2] + b"\x81\x80" + asked[4:6] + b"\0\x01\0\0\0\0" + asked[12:]
+        server.sendto(answer + b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x0a\0\0\x01", sender)
+    os._exit(0)
+client = socket.socket(family(mine), socket.SOCK_DGRAM)
+client.bind((mine, 0))
+for n in range(10):
+    name = b"\x05name%d\x07example\0" % n
+    question = struct.pack(">HHHHHH", 4000 + n, 0x0100, 1, 0, 0, 0) + name + b"\0\x01\0\x01"
+    client.sendto(question, (at, port))
+    client.recvfrom(512)
+os.wait()
+"#;
+
+#[test]
+fn both_ends_of_a_question_are_joined_though_neither_socket_knows_its_address() {
+    let test = "datagrams_joined";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let binds = [
+        ["0.0.0.0", "0.0.0.0", "127.0.0.1"],
+        ["::", "::1", "::1"],
+        ["::", "::", "::1"],
+        ["::", "0.0.0.0", "::ffff:127.0.0.1"],
+        ["0.0.0.0", "::", "127.0.0.1"],
+    ];
+    for bind in binds {
+        let dir = tempfile::tempdir().unwrap();
+        let spans = dir.path().join("spans");
+        let mut command = Command::new(WIRESPAN);
+        command.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans).args(["--", "python3", "-c"]);
+        let done = command.arg(RESOLVER).args(bind).output().unwrap();
+        assert!(done.status.success(), "{bind:?}: {}", String::from_utf8_lossy(&done.stderr));
+        let spans: Vec<_> =
+            otlp(&spans).into_iter().filter(|s| s.attr("dns.question.name").ends_with("example")).collect();
+        let at = |side: &str| spans.iter().filter(|s| s.attr("wirespan.tap_side") == side).collect::<Vec<_>>();
+        let (asked, answered) = (at("client-process"), at("server-process"));
+        assert_eq!((asked.len(), answered.len()), (10, 10), "{bind:?}: {spans:?}");
+        for span in answered {
+            let asker = asked.iter().find(|s| s.id == span.parent);
+            let name = span.attr("dns.question.name");
+            assert!(asker.is_some_and(|s| s.attr("dns.question.name") == name), "{bind:?}: {span:?}");
+        }
+    }
 }

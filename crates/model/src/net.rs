@@ -84,3 +84,14 @@ pub struct FiveTuple {
     /// The end that answers.
     pub server: Endpoint,
 }
+
+impl FiveTuple {
+    /// Whether both may be seen of the same datagram. A socket that is bound to all addresses does not tell which of
+    /// them is its own, so that an unspecified address agrees with any other.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let same = |a: Endpoint, b: Endpoint| {
+            a.port == b.port && (a.ip == b.ip || a.ip.is_unspecified() || b.ip.is_unspecified())
+        };
+        self.transport == other.transport && same(self.client, other.client) && same(self.server, other.server)
+    }
+}

@@ -1,7 +1,7 @@
 //! What both ends of an exchange have in common.
 
 use crate::key::{hash64, Key, KeyKind};
-use crate::net::Endpoint;
+use crate::net::{Endpoint, Transport};
 use crate::span::Span;
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -14,8 +14,8 @@ impl Span {
     }
 
     /// Keys of the same bytes on the wire: the pair of TCP sequence numbers (NAT does not change them), and the
-    /// five-tuple with the first sequence number or the message id (for datagrams, and exchanges observed in part), or
-    /// the message id alone.
+    /// five-tuple with the first sequence number or the message id (for exchanges observed in part), or the message id
+    /// alone. Of datagrams, the ports and the message id: a socket that is not connected may not know its own address.
     pub fn wire_keys(&self) -> SmallVec<[Key; 2]> {
         let mut keys = SmallVec::new();
         let mut push = |value| keys.push(Key { kind: KeyKind::Wire, value });
@@ -34,6 +34,7 @@ impl Span {
         };
         if let Some((tag, id)) = id {
             let t = &self.tuple;
+            let end_bytes = if t.transport == Transport::Udp { port_bytes } else { end_bytes };
             push(hash64(&[
                 &[tag],
                 &id.to_le_bytes(),
@@ -44,6 +45,11 @@ impl Span {
         }
         keys
     }
+}
+
+/// The port of an endpoint, as bytes to hash.
+fn port_bytes(end: Endpoint) -> [u8; 18] {
+    end_bytes(Endpoint { port: end.port, ..Endpoint::UNSPECIFIED })
 }
 
 /// An endpoint as bytes to hash. Formatting it as text would cost more than all other keys of a span together.

@@ -97,7 +97,8 @@ pub(crate) fn same_bytes(a: &Span, b: &Span) -> Option<f32> {
         (Some(_), Some(_)) => Some(1.0),
         (Some(_), None) | (None, Some(_)) => (has_address(a) && a.tuple == b.tuple).then_some(0.9),
         (None, None) => {
-            let same = a.message_id.is_some() && a.message_id == b.message_id && a.tuple == b.tuple && has_address(a);
+            let ends = if a.tuple.transport == Transport::Udp { a.tuple.agrees(&b.tuple) } else { a.tuple == b.tuple };
+            let same = a.message_id.is_some() && a.message_id == b.message_id && ends && has_address(a);
             (same && a.protocol == b.protocol && gap(a, b) <= DATAGRAM_ID_NS).then_some(0.9)
         }
     }

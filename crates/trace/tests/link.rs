@@ -251,6 +251,25 @@ fn datagrams_with_a_reused_id_are_not_mixed_up() {
 }
 
 #[test]
+fn datagrams_of_sockets_that_do_not_know_their_own_address_are_joined() {
+    let any: std::net::IpAddr = std::net::Ipv6Addr::UNSPECIFIED.into();
+    let elsewhere: std::net::IpAddr = "192.0.2.7".parse().unwrap();
+    for (client, server, joined) in [(any, None, true), (any, Some(any), true), (elsewhere, None, false)] {
+        let mut w = World::default();
+        let call = w.call(None, USER, proc(3, 60, "dns"), T0, T0 + 5 * MS);
+        for i in [call.client, call.server] {
+            let s = &mut w.spans[i];
+            (s.request_seq, s.response_seq, s.message_id) = (None, None, Some(4711));
+            (s.protocol, s.tuple.transport) = ("dns".into(), wirespan_model::Transport::Udp);
+        }
+        w.spans[call.client].tuple.client.ip = client;
+        w.spans[call.server].tuple.server.ip = server.unwrap_or(w.spans[call.server].tuple.server.ip);
+        let traces = link(w.arcs());
+        assert_eq!(traces.len(), if joined { 1 } else { 2 }, "{client} {server:?}");
+    }
+}
+
+#[test]
 fn unix_sockets_without_address_are_not_joined_by_chance() {
     let mut w = World::default();
     let a = w.call(None, USER, edge(), T0, T0 + MS);
