@@ -10,6 +10,7 @@ mod conditions;
 mod config;
 mod counters;
 mod descriptors;
+mod failure;
 mod flows;
 mod lockdown;
 mod memory;
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // An error may repeat what a server said.
-            eprintln!("wirespan: {}", wirespan_model::plain::lines(&format!("{error:#}")));
+            eprintln!("wirespan: {}", wirespan_model::plain::lines(&failure::words(&error)));
             ExitCode::FAILURE
         }
     }

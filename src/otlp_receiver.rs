@@ -25,7 +25,7 @@ impl Otlp {
                 eprintln!("wirespan: OTLP on {}", addresses.join(" and "));
             }
             Ok(None) => {}
-            Err(error) => eprintln!("wirespan: no OTLP is received: {error:#}"),
+            Err(error) => eprintln!("wirespan: no OTLP is received: {}", crate::failure::words(error)),
         }
     }
 

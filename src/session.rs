@@ -205,7 +205,7 @@ fn serve(
         Ok(view) => Ok(Some(view)),
         // The default port may be another wirespan's: tracing matters more than the UI.
         Err(error) if ui.ui.is_none() => {
-            eprintln!("wirespan: no UI: {error:#}");
+            eprintln!("wirespan: no UI: {}", crate::failure::words(&error));
             Ok(None)
         }
         Err(error) => Err(error),
