@@ -97,6 +97,34 @@ fn packets_of_two_hosts_meet_and_their_time_has_bounds() {
 }
 
 #[test]
+fn packets_that_are_joined_before_the_clocks_are_compared_have_times_later() {
+    let clocks = [Clock::default(), Clock { skew: 2_000_000_000, drift: 0.0 }];
+    let mut meeting = Meeting::default();
+    // The second host tells of its packets 1.5 s later than the first one, as the agent of a busy machine does.
+    let [late_ms, took] = [1_500, 150_000];
+    for n in 0..20 {
+        let (seq, now_ms) = (n as u32 * 10, n * 50);
+        let at = START + now_ms * 1_000_000;
+        for (back, [from, to]) in [(false, [0usize, 1]), (true, [1, 0])] {
+            let told = |host: usize| now_ms + if host == 1 { late_ms } else { 0 };
+            let sent = at + u64::from(back) * 1_000_000;
+            let route = route(TCP, back);
+            meeting.add(from as u32, left(stay(route, seq, 10, clocks[from], sent)), told(from));
+            meeting.add(to as u32, came(stay(route, seq, 10, clocks[to], sent + took)), told(to));
+        }
+    }
+    let unknown = |meeting: &Meeting| meeting.passages().map(|(_, b)| b.unknown()).sum::<u64>();
+    meeting.turn(4_500);
+    assert_eq!(unknown(&meeting), 11, "packets of the first host only are joined so far");
+    meeting.turn(5_600);
+    assert_eq!(unknown(&meeting), 0);
+    meeting.finish();
+    let (packets, within) = (meeting.passages().map(|(_, b)| b.packets()).sum::<u64>(), p50(&meeting, 0, 1).unwrap());
+    assert_eq!((packets, unknown(&meeting)), (40, 0));
+    assert!(within.low_ns <= took && took <= within.high_ns, "{within:?}");
+}
+
+#[test]
 fn a_slow_packet_between_quick_ones_is_known_with_its_error() {
     let clocks = [Clock { skew: 77, drift: 0.0 }, Clock { skew: 2_000_000_000, drift: -20e-6 }];
     let mut meeting = Meeting::default();

@@ -35,16 +35,39 @@ pub struct Between {
     heat: Heat,
     packets: u64,
     unknown: u64,
+    /// When packets left and came that wait for the first comparison of the clocks; of `unknown`.
+    waiting: Vec<(u64, u64)>,
 }
 
 impl Between {
     /// A packet that left the one host and came to the other, each by its own clock.
     pub(super) fn add(&mut self, left_ns: u64, came_ns: u64, ahead: Option<Bounds>) {
         self.packets += 1;
-        let Some(ahead) = ahead else {
-            self.unknown += 1;
-            return;
-        };
+        match ahead {
+            Some(ahead) => self.time(left_ns, came_ns, ahead),
+            None => self.unknown += 1,
+        }
+    }
+
+    /// As [`Between::add`], where the clocks were not compared yet.
+    pub(super) fn wait(&mut self, left_ns: u64, came_ns: u64) {
+        self.add(left_ns, came_ns, None);
+        if self.waiting.len() < NEWEST {
+            self.waiting.push((left_ns, came_ns));
+        }
+    }
+
+    /// Gives packets that wait their times. `ahead`: what is known of the clocks when a packet left and came.
+    pub(super) fn settle(&mut self, ahead: impl Fn(u64, u64) -> Option<Bounds>) {
+        for (left_ns, came_ns) in std::mem::take(&mut self.waiting) {
+            if let Some(ahead) = ahead(left_ns, came_ns) {
+                self.unknown -= 1;
+                self.time(left_ns, came_ns, ahead);
+            }
+        }
+    }
+
+    fn time(&mut self, left_ns: u64, came_ns: u64, ahead: Bounds) {
         let raw = i128::from(came_ns).wrapping_sub(i128::from(left_ns)) as f64;
         // No packet arrives before it has left.
         let [low, high] = [(raw - ahead.high_ns).floor(), (raw - ahead.low_ns).ceil()].map(|ns| ns.max(0.0) as u64);

@@ -81,6 +81,24 @@ struct Pair {
     set: u64,
 }
 
+impl Pair {
+    /// Whether packets of both directions have compared the clocks.
+    fn is_compared(&self) -> bool {
+        self.packets.0 > 0 && self.packets.1 > 0
+    }
+
+    /// How far the host where a packet came to is ahead of that where it left. `forth`: it went from the first host to
+    /// the second.
+    fn ahead(&self, forth: bool, left_ns: u64, came_ns: u64) -> Option<Bounds> {
+        let reading = self.reading.as_ref()?;
+        if forth {
+            return reading.ahead(left_ns);
+        }
+        let Bounds { low_ns, high_ns } = reading.ahead(came_ns)?;
+        Some(Bounds { low_ns: -high_ns, high_ns: -low_ns })
+    }
+}
+
 impl Default for Pair {
     fn default() -> Self {
         Pair { clocks: Clocks::new(WINDOW_NS), reading: None, at_ns: 0, packets: (0, 0), set: 0 }
@@ -147,6 +165,7 @@ impl Meeting {
             line.judge(due_ms, &mut judged);
         }
         self.compare(&judged);
+        self.settle();
         for one in judged.iter().filter(|one| !one.stay.is_acknowledgement()) {
             self.tell(one);
         }
@@ -183,14 +202,17 @@ impl Meeting {
         }
     }
 
-    /// How far host `b` is ahead of `a`, when a packet left `a` at `left_ns` and came to `b` at `came_ns`.
-    fn ahead(&self, a: u32, b: u32, left_ns: u64, came_ns: u64) -> Option<Bounds> {
-        let reading = self.pairs.get(&ordered(a, b))?.reading.as_ref()?;
-        if a < b {
-            return reading.ahead(left_ns);
+    /// Packets went in one direction first, because the other host told of its packets later. Now that packets of both
+    /// directions have compared the clocks, the earlier ones have times, too. If a clock was set, it was compared with
+    /// another one than theirs.
+    fn settle(&mut self) {
+        let Meeting { pairs, passages, .. } = self;
+        for (((a, _), (b, _)), between) in passages {
+            if let Some(pair) = pairs.get(&ordered(*a, *b)).filter(|pair| pair.is_compared()) {
+                let was_set = pair.set > 0;
+                between.settle(|left, came| if was_set { None } else { pair.ahead(a < b, left, came) });
+            }
         }
-        let Bounds { low_ns, high_ns } = reading.ahead(came_ns)?;
-        Some(Bounds { low_ns: -high_ns, high_ns: -low_ns })
     }
 
     fn tell(&mut self, one: &Judged) {
@@ -205,10 +227,16 @@ impl Meeting {
         tally.unclear += u64::from(!one.unordered && next.iter().all(|arrival| !arrival.paired));
         for arrival in next.into_iter().filter(|arrival| arrival.paired) {
             let (left, came) = (one.stay.exit, arrival.entry);
-            let ahead = self.ahead(one.host, arrival.host, left.time_ns, came.time_ns);
+            let pair = self.pairs.get(&ordered(one.host, arrival.host)).filter(|pair| pair.is_compared());
             let passage = ((one.host, left.place), (arrival.host, came.place));
             let between = self.passages.entry(passage).or_default();
-            between.add(left.time_ns, came.time_ns, ahead);
+            match pair {
+                Some(pair) => {
+                    let ahead = pair.ahead(one.host < arrival.host, left.time_ns, came.time_ns);
+                    between.add(left.time_ns, came.time_ns, ahead);
+                }
+                None => between.wait(left.time_ns, came.time_ns),
+            }
         }
     }
 
