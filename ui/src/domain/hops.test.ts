@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { item, shop, span, trace } from "../testing/data";
 import { formatDuration } from "./duration";
-import { stops } from "./hops";
-import { measured, rows, tree } from "./waterfall";
+import { corrected, stops } from "./hops";
+import { hopText, measured, rows, tree } from "./waterfall";
 
 const hops = (of: Record<string, number | string>) =>
   Object.fromEntries(
@@ -127,4 +127,34 @@ test("where devices are hidden, a hop over them that leaves the host has no time
   const shown = rows(tree(t), new Set(), true);
   expect(shown.map((row) => row.item.span.id)).toEqual(["a", "c"]);
   expect(shown[1]?.hop).toEqual({ request: null, response: null, bothNs: 50_000 });
+});
+
+test("a clock that was corrected says by how much it is wrong", () => {
+  const of = (ahead_ns?: number) =>
+    corrected(
+      span("a", {
+        attributes:
+          ahead_ns === undefined ? {} : hops({ "wirespan.clock.ahead_ns": ahead_ns, "wirespan.clock.error_ns": 4_000 }),
+      }),
+      formatDuration,
+    );
+  expect(of()).toBeNull();
+  expect(of(-3_123_456_789)).toBe("3.12 s ± 4 µs behind; times corrected");
+  expect(of(20_000_000)).toBe("20 ms ± 4 µs ahead; times corrected");
+});
+
+test("a hop fits its narrow column, and its words say the rest", () => {
+  const both = hopText({ request: null, response: null, bothNs: 50_000 }, formatDuration);
+  expect(both.short).toBe("↔ 50 µs");
+  expect(both.words).toMatch(/^50 µs for request and response together; the time of one direction is unknown/);
+  const known = { request: { ns: 30_000, errorNs: 2_000 }, response: { ns: 20_000, errorNs: 2_000 }, bothNs: 50_000 };
+  expect(hopText(known, formatDuration)).toEqual({
+    short: "≈30 µs · ≈20 µs",
+    words: "request 30 µs ± 2 µs, response 20 µs ± 2 µs; 50 µs for request and response together",
+  });
+  const open = hopText({ ...known, response: { ns: 20_000, errorNs: 20_000 } }, formatDuration);
+  expect(open.short).toBe("≈30 µs · ≤40 µs");
+  expect(open.words).toMatch(/response ≤ 40 µs;/);
+  const oneWay = hopText({ request: { ns: 9_000, errorNs: 0 }, response: null, bothNs: null }, formatDuration);
+  expect(oneWay).toEqual({ short: "9 µs", words: "request 9 µs" });
 });

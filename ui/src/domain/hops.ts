@@ -34,6 +34,18 @@ function number(span: SpanView, key: string): number | null {
   return value === undefined ? null : Number(value);
 }
 
+/**
+ * By how much the clock of the span's host is wrong, in words, if its times were corrected; else null. `duration`
+ * writes a time.
+ */
+export function corrected(span: SpanView, duration: (ns: number) => string): string | null {
+  const ahead = span.attributes["wirespan.clock.ahead_ns"];
+  if (ahead === undefined || Number(ahead) === 0) return null;
+  const error = Number(span.attributes["wirespan.clock.error_ns"] ?? 0);
+  const within = error > 0 ? ` ± ${duration(error)}` : "";
+  return `${duration(Math.abs(Number(ahead)))}${within} ${Number(ahead) > 0 ? "ahead" : "behind"}; times corrected`;
+}
+
 /** Shortest wait in a queue that is worth a line. */
 const SHOWN_NS = 50_000;
 

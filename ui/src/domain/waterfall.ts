@@ -38,10 +38,37 @@ function told(span: SpanView, key: "request" | "response"): Measured | null {
   return { ns: Number(ns), errorNs: Number(span.attributes[`wirespan.hop.${key}_error_ns`] ?? 0) };
 }
 
-/** A time in words: `4.0 µs ± 1.0 µs`, or `unknown`. */
+/** The most that a time can be, where its error leaves open whether it is anything at all; else null. */
+export function atMost(time: Measured): number | null {
+  return time.errorNs > 0 && time.errorNs >= time.ns ? time.ns + time.errorNs : null;
+}
+
+/** A time in words: `4.0 µs ± 1.0 µs`, `≤ 5.0 µs` or `unknown`. */
 export function measured(time: Measured | null, duration: (ns: number) => string): string {
   if (!time) return "unknown";
+  const most = atMost(time);
+  if (most !== null) return `≤ ${duration(most)}`;
   return time.errorNs > 0 ? `${duration(time.ns)} ± ${duration(time.errorNs)}` : duration(time.ns);
+}
+
+/** A hop in a narrow column, and in words. `duration` writes a time. */
+export function hopText(hop: Hop, duration: (ns: number) => string): { short: string; words: string } {
+  const short = (time: Measured | null) => {
+    if (!time) return "?";
+    const most = atMost(time);
+    if (most !== null) return `≤${duration(most)}`;
+    return `${time.errorNs > 0 ? "≈" : ""}${duration(time.ns)}`;
+  };
+  const there = `request ${measured(hop.request, duration)}`;
+  if (hop.bothNs === null) return { short: short(hop.request), words: there };
+  const both = `${duration(hop.bothNs)} for request and response together`;
+  if (!hop.request && !hop.response) {
+    const why =
+      "the time of one direction is unknown, because nothing compares the clocks of the two hosts well enough";
+    return { short: `↔ ${duration(hop.bothNs)}`, words: `${both}; ${why}` };
+  }
+  const words = `${there}, response ${measured(hop.response, duration)}; ${both}`;
+  return { short: `${short(hop.request)} · ${short(hop.response)}`, words };
 }
 
 /** Whether the point before the span is of another host. */
@@ -52,6 +79,11 @@ const BETWEEN = new Set(["client-nic", "client-node", "gateway", "server-node", 
 
 export function isNetworkTap(tap: string): boolean {
   return BETWEEN.has(tap);
+}
+
+/** Name of the device where a point between processes is; empty if it is not known. */
+export function device(span: SpanView): string {
+  return String(span.attributes["network.interface.name"] ?? "");
 }
 
 export interface Tree {

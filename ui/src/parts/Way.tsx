@@ -1,19 +1,21 @@
 import { formatDuration } from "../domain/duration";
 import { tapWords } from "../domain/evidence";
 import type { Point } from "../domain/hops";
-import type { Measured } from "../domain/waterfall";
+import { type Measured, measured } from "../domain/waterfall";
 import css from "./Way.module.css";
 
 interface Props {
   points: readonly Point[];
   /** Id of the point that is looked at. */
   current?: string;
+  /** Packets of one direction only: there is no response. */
+  oneWay?: boolean;
   /** Shows a point; without it the points are only named. */
   show?: (id: string) => void;
 }
 
 /** The way of a request: a strip with the share of each hop, and the points with the time between them. */
-export function Way({ points, current, show }: Props) {
+export function Way({ points, current, oneWay = false, show }: Props) {
   return (
     <div className={css.way}>
       <div className={css.strip} aria-hidden="true">
@@ -33,9 +35,13 @@ export function Way({ points, current, show }: Props) {
               <p className={css.leg}>
                 <span className={css.share} style={{ width: `${point.share * 100}%` }} />
                 <span className={css.both}>{point.bothNs === null ? "?" : formatDuration(point.bothNs)}</span>
-                <span>
-                  ↓ {time(point.request)} ↑ {time(point.response)}
-                </span>
+                {oneWay ? (
+                  point.request && point.request.errorNs > 0 && <span>± {formatDuration(point.request.errorNs)}</span>
+                ) : (
+                  <span>
+                    ↓ {time(point.request)} ↑ {time(point.response)}
+                  </span>
+                )}
               </p>
             )}
             {show ? (
@@ -43,7 +49,7 @@ export function Way({ points, current, show }: Props) {
                 <Name of={point} />
               </button>
             ) : (
-              <span className={css.point} title={tapWords(point.tap)}>
+              <span className={css.point} title={point.tap && tapWords(point.tap)}>
                 <Name of={point} />
               </span>
             )}
@@ -64,13 +70,11 @@ function Name({ of }: { of: Point }) {
     <>
       <strong>{of.name}</strong>
       {of.place && <span> {of.place}</span>}
-      {of.name !== of.tap && <small> {of.tap}</small>}
+      {of.tap && of.name !== of.tap && <small> {of.tap}</small>}
     </>
   );
 }
 
 function time(of: Measured | null): string {
-  if (!of) return "?";
-  const error = of.errorNs > 0 ? ` ± ${formatDuration(of.errorNs)}` : "";
-  return `${formatDuration(of.ns)}${error}`;
+  return of ? measured(of, formatDuration) : "?";
 }

@@ -1,9 +1,12 @@
 import { useState } from "react";
 import { useFleetOrder } from "../../api/queries";
 import type { BetweenView, FleetView } from "../../api/types";
+import { formatDuration } from "../../domain/duration";
 import { clockWords, missingWords, stateWords, timeWords } from "../../domain/fleet";
+import { fleetWays } from "../../domain/fleetWay";
 import { placeWords } from "../../domain/heat";
 import { number } from "../../domain/number";
+import { Way } from "../../parts/Way";
 import css from "./PacketsPage.module.css";
 import { ProgramForm } from "./ProgramForm";
 import { RunState } from "./RunState";
@@ -91,6 +94,7 @@ function Told({ view }: { view: FleetView }) {
     <>
       <RunState of={view} told={seen} missing={silent && `partial: ${silent}`} />
       <Agents view={view} />
+      <Ways view={view} />
       {rows.length > 0 && <Legs rows={rows} />}
       {view.clocks.length > 0 && (
         <ul className={css.clocks} aria-label="Clocks">
@@ -102,6 +106,25 @@ function Told({ view }: { view: FleetView }) {
       {drops.some((one) => one.drops.length > 0) && <Drops of={drops} />}
       {places.some((one) => one.places.length > 0) && <Places of={places} />}
     </>
+  );
+}
+
+/** The usual way of packets from agent to agent. */
+function Ways({ view }: { view: FleetView }) {
+  const ways = fleetWays(view, formatDuration);
+  if (ways.length === 0) return null;
+  return (
+    <section className={css.ways} aria-label="Way of the packets">
+      {ways.map(({ from, to, points, packets }) => (
+        <div key={points.map(({ id }) => id).join(" ")} className={css.card}>
+          <h2>
+            {from} → {to}
+          </h2>
+          <p className={css.quiet}>{number(packets)} packets; the time of each part that half of them did not exceed</p>
+          <Way points={points} oneWay />
+        </div>
+      ))}
+    </section>
   );
 }
 

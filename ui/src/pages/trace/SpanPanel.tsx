@@ -3,7 +3,7 @@ import type { SpanView, TraceSpan, TraceView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
 import { explain, formatConfidence, tapWords } from "../../domain/evidence";
 import { condition } from "../../domain/filters";
-import { stops } from "../../domain/hops";
+import { corrected, stops } from "../../domain/hops";
 import { parts } from "../../domain/parts";
 import { formatExact } from "../../domain/time";
 import { hop, measured } from "../../domain/waterfall";
@@ -34,6 +34,7 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
   const { span } = item;
   const where = parts(span);
   const way = stops(trace, item, formatDuration);
+  const clock = corrected(span, formatDuration);
   const children = trace.spans.filter((other) => other.parent?.span_id === span.id);
   return (
     <aside className={css.panel} aria-label={`Span ${span.name}`}>
@@ -70,6 +71,7 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
             ],
             ["Since the trace began", formatDuration(item.offset_ns)],
             ["Start", formatExact(span.start_ns)],
+            ...(clock ? [["Clock of its host", clock] as const] : []),
             ...hopFacts(item, parent),
           ]}
         />

@@ -3,7 +3,7 @@ import { formatDuration } from "../../domain/duration";
 import { tapLabel, tapWords } from "../../domain/evidence";
 import { housekeeping, statement } from "../../domain/housekeeping";
 import { parts } from "../../domain/parts";
-import { isNetworkTap, measured, place, type Row, type TimeWindow } from "../../domain/waterfall";
+import { device, hopText, isNetworkTap, place, type Row, type TimeWindow } from "../../domain/waterfall";
 import { hueStyle } from "../../parts/Service";
 import { Evidence } from "./Evidence";
 import { PartsBar } from "./Parts";
@@ -42,6 +42,7 @@ export const WaterfallRow = memo(function WaterfallRow({
   const network = isNetworkTap(span.tap);
   const where = parts(span);
   const end = bar.left + bar.width;
+  const way = hop && hopText(hop, formatDuration);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: the page handles keys for the row with the cursor
     <div
@@ -86,7 +87,7 @@ export const WaterfallRow = memo(function WaterfallRow({
             !
           </span>
         )}
-        <span className={css.service}>{span.service || (network ? "" : span.protocol)}</span>
+        <span className={css.service}>{span.service || (network ? device(span) : span.protocol)}</span>
         <span className={css.text} title={statement(span)}>
           {span.name}
         </span>
@@ -107,13 +108,8 @@ export const WaterfallRow = memo(function WaterfallRow({
           {item.parent && <Evidence link={item.parent} />}
         </span>
       </div>
-      <div role="gridcell" className={css.hop}>
-        {hop && (
-          <>
-            {measured(hop.request, formatDuration)}
-            {hop.bothNs !== null && <span> · {measured(hop.response, formatDuration)}</span>}
-          </>
-        )}
+      <div role="gridcell" className={css.hop} title={way?.words}>
+        {way?.short}
       </div>
       <div role="gridcell" className={css.time}>
         {bar.hidden === null && (

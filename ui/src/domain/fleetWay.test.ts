@@ -1,0 +1,118 @@
+import { expect, test } from "vitest";
+import type { BetweenView, FleetView, HeatView, LegView, PacketPlace } from "../api/types";
+import { at, nothing } from "../testing/packets";
+import { formatDuration } from "./duration";
+import { fleetWays } from "./fleetWay";
+
+const heat = (packets: number, p50_ns: number): HeatView => ({
+  packets,
+  mean_ns: p50_ns,
+  p50_ns,
+  p99_ns: p50_ns,
+  p999_ns: p50_ns,
+  halves: [],
+  seconds: [],
+});
+const leg = (from: PacketPlace, to: PacketPlace, packets: number, ns: number): LegView => ({
+  from,
+  to,
+  jitter_ns: 0,
+  times: heat(packets, ns),
+});
+const between = (from: string, left: PacketPlace, to: string, came: PacketPlace, more = {}): BetweenView => ({
+  from_agent: from,
+  from: left,
+  to_agent: to,
+  to: came,
+  packets: 90,
+  unknown: 0,
+  p50: { low_ns: 28_000, high_ns: 32_000, ns: 30_000, error_ns: 2_000 },
+  times: heat(90, 30_000),
+  ...more,
+});
+const fleet = (agents: Record<string, LegView[]>, crossings: BetweenView[]): FleetView => ({
+  state: "running",
+  number: 1,
+  program: "",
+  changes: 0,
+  elapsed_ms: 1,
+  limit_ms: 1,
+  connected: [],
+  agents: Object.entries(agents).map(([agent, legs]) => ({
+    agent,
+    state: "running",
+    why: "",
+    heard_ms: 0,
+    incomplete: 0,
+    lost_lines: 0,
+    malformed: 0,
+    view: { ...nothing("running"), legs },
+  })),
+  lines: [],
+  first_line: 0,
+  lost_lines: 0,
+  between: crossings,
+  clocks: [],
+});
+const [queue, xmit, receive, copied] = [
+  at("queue", "eth0"),
+  at("xmit", "eth0"),
+  at("receive", "eth0"),
+  at("copied", ""),
+];
+const shown = (view: FleetView) => fleetWays(view, formatDuration);
+
+test("the parts at each agent and between them are one way for each direction", () => {
+  const both = [leg(queue, xmit, 90, 10_000), leg(receive, copied, 80, 60_000)];
+  const back = between("db", xmit, "web", receive, { packets: 70 });
+  const ways = shown(fleet({ web: both, db: both }, [back, between("web", xmit, "db", receive)]));
+  expect(ways.map(({ from, to, packets }) => [from, to, packets])).toEqual([
+    ["web", "db", 90],
+    ["db", "web", 70],
+  ]);
+  const points = ways[0]?.points ?? [];
+  expect(points.map(({ name, place }) => `${name} at ${place}`)).toEqual([
+    "queue eth0 at web",
+    "xmit eth0 at web",
+    "receive eth0 at db",
+    "copied at db",
+  ]);
+  expect(points.map(({ bothNs }) => bothNs)).toEqual([null, 10_000, 30_000, 60_000]);
+  expect(points[2]?.request).toEqual({ ns: 30_000, errorNs: 2_000 });
+  expect(points[3]?.share).toBe(0.6);
+});
+
+test("a time that the clocks leave open has its upper bound, and drops stand where they were", () => {
+  const open = { p50: { low_ns: 0, high_ns: 50_000, error_ns: 25_000 } };
+  const told = fleet({ web: [leg(queue, xmit, 90, 10_000)], db: [] }, [between("web", xmit, "db", receive, open)]);
+  const drop = {
+    place: at("drop", "eth0"),
+    after: queue,
+    reason: "QDISC_DROP",
+    packets: 4,
+    resent: 0,
+    resent_p50_ns: 0,
+  };
+  const [first, ...rest] = told.agents;
+  const agents = first ? [{ ...first, view: { ...first.view, drops: [drop] } }, ...rest] : [];
+  const [way] = shown({ ...told, agents });
+  expect(way?.points.map(({ notes, lossy }) => [notes, lossy])).toEqual([
+    [["4 dropped behind it: QDISC_DROP"], true],
+    [[], false],
+    [["at most 50 µs"], false],
+  ]);
+});
+
+test("a machine between two others is on one way, and places that lead back end it", () => {
+  const out = at("queue", "eth1");
+  const view = fleet(
+    { web: [leg(queue, xmit, 90, 1)], router: [leg(receive, out, 90, 5), leg(out, receive, 1, 5)], db: [] },
+    [between("web", xmit, "router", receive), between("router", out, "db", receive)],
+  );
+  const ways = shown(view);
+  expect(ways.map(({ points }) => points.map(({ place }) => place).join(" "))).toEqual(["web web router router db"]);
+});
+
+test("without packets between agents there is no way", () => {
+  expect(shown(fleet({ web: [leg(queue, xmit, 90, 1)] }, []))).toEqual([]);
+});
