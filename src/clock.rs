@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use std::time::{SystemTime, UNIX_EPOCH};
+use wirespan_model::Span;
 
 /// Unix time, ns.
 pub(crate) fn now_ns() -> u64 {
@@ -17,8 +18,8 @@ pub(crate) struct Skew {
     since_ns: u64,
 }
 
-/// `AHEAD_NS DRIFT_PPM SINCE_UNIX_NS`: packets of this agent are told by a clock that was so far ahead at that time,
-/// and that gains so much.
+/// `AHEAD_NS DRIFT_PPM SINCE_UNIX_NS`: what this agent tells its server has the times of a clock that was so far ahead
+/// at that time, and that gains so much.
 const TEST_CLOCK: &str = "WIRESPAN_TEST_CLOCK";
 
 impl Skew {
@@ -43,6 +44,13 @@ impl Skew {
         let gained = (passed as f64 * self.drift).round() as i64;
         time_ns.saturating_add_signed(self.ahead_ns).saturating_add_signed(gained)
     }
+
+    /// A span as this clock shows it.
+    pub(crate) fn span(&self, span: &Span) -> Span {
+        // No response has no time.
+        let response_ns = if span.response_ns == 0 { 0 } else { self.shown(span.response_ns) };
+        Span { start_ns: self.shown(span.start_ns), response_ns, end_ns: self.shown(span.end_ns), ..span.clone() }
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +61,9 @@ mod tests {
     fn a_clock_of_a_test_is_ahead_and_gains() {
         let skew = Skew::parse("-5000 100 1000000").expect("three numbers");
         assert_eq!((skew.shown(1_000_000), skew.shown(11_000_000)), (995_000, 10_996_000));
+        let span = Span { start_ns: 1_000_000, end_ns: 11_000_000, ..Span::default() };
+        let shown = skew.span(&span);
+        assert_eq!((shown.start_ns, shown.response_ns, shown.end_ns), (995_000, 0, 10_996_000));
         for wrong in ["", "1 2", "x 2 3", "1 nan 3", "1 2 -3"] {
             assert_eq!(Skew::parse(wrong), None, "{wrong}");
         }

@@ -79,7 +79,7 @@ impl Session {
         let mut pipeline = Pipeline::open(Causes::InferredHere, outputs, config, kept, link, counted)?;
         pipeline.write_map_to(map_file)?;
         let (capture, join, rhythm) = (capture_options(config)?, join_config(config)?, flow_rhythm(config));
-        let watch = Watch::new(&config.packets.watch, config.packets.one_flow_of);
+        let watch = Watch::new(&config.packets)?;
         let wanted = Wanted { slow: slow(config)?, watch, mirror };
         let agent = agent::start(capture, join, rhythm, wanted, targets, pipeline, Arc::clone(&counters))?;
         if let Some(order) = calls {

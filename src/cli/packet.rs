@@ -2,11 +2,13 @@
 
 use super::client::ClientArgs;
 use super::packet_fleet::{self, Wish};
+use super::packet_recorded::{self, Recording};
+use super::packet_replace::{self, Door};
+use super::packet_spans::{choose, Spans};
 use super::program_file::ProgramFile;
 use super::Format;
-use crate::clock::now_ns;
 use crate::config::Config;
-use crate::packet::{count, duration, Action, Awaited, Names, Pcapng, Program, Recorded, Report, Subject, Taps};
+use crate::packet::{count, duration, Action, Awaited, Names, Pcapng, Program, Report, Taps};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
@@ -14,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use wirespan_capture::packet::{PacketOptions, Packets};
@@ -22,7 +24,7 @@ use wirespan_model::packet::Sighting;
 
 /// How often the ring is read, and the journeys are told.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
-const TELL_EVERY: Duration = Duration::from_secs(1);
+pub(super) const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How often the servers of a service are asked for.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
@@ -59,9 +61,11 @@ pub(crate) struct PacketArgs {
     /// As --fleet, on this agent only: the name of its host, or HOST/PID (repeatable)
     #[arg(long, value_name = "NAME", conflicts_with_all = ["netns", "time", "all_traffic", "from"])]
     agent: Vec<String>,
-    /// With --fleet: put this program in the place of the one that another command runs on the agents, without a gap
-    #[arg(long, requires = "fleet", conflicts_with_all = ["agent", "pcapng"])]
-    replace: bool,
+    /// Put this program in the place of the one that another command runs on this machine (PID, if several do) or, with
+    /// --fleet, on the agents, without a gap. That command goes on to show what is told
+    #[arg(long, value_name = "PID", num_args = 0..=1, require_equals = true)]
+    #[arg(conflicts_with_all = ["agent", "pcapng", "netns", "time", "all_traffic", "from", "live"])]
+    replace: Option<Option<u32>>,
     /// Form of the answer; json is JSON lines
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -93,74 +97,10 @@ impl Screen {
     }
 }
 
-/// Spans of a trace that ended longer ago than this are its last ones, ns.
-const OVER_NS: u64 = 10_000_000_000;
-/// How often the wirespan is asked once more for a trace, when the program ends.
-const LAST_ASKS: u32 = 3;
-
-/// A place for packets until their trace is known, if the program names one. An error if the trace is over.
-fn awaited(program: &Program, args: &PacketArgs, config: &Config) -> Result<Option<Awaited>> {
-    if !program.names_a_trace() {
-        return Ok(None);
-    }
-    // A trace that is not known yet is no error, but a wirespan that does not answer is.
-    args.client.get(config, "/api/v1/status")?;
-    if let Ok(Some(known)) = subject(program, args, config) {
-        if known.end_ns() + OVER_NS < now_ns() {
-            bail!("this trace is over: its packets must have been recorded before, so give their file with --from");
-        }
-    }
-    Ok(Some(Awaited::default()))
-}
-
-/// Moves the packets that belong to the trace, as its spans are known now.
-fn release(awaited: &mut Awaited, program: &Program, args: &PacketArgs, config: &Config, into: &mut Vec<Sighting>) {
-    if let Ok(Some(subject)) = subject(program, args, config) {
-        awaited.release(&subject, into);
-    }
-}
-
-/// The same when the program ends: the last spans come a little later than their packets.
-fn release_last(awaited: &mut Awaited, program: &Program, args: &PacketArgs, config: &Config) -> Vec<Sighting> {
-    let mut last = Vec::new();
-    for _ in 0..LAST_ASKS {
-        std::thread::sleep(TELL_EVERY);
-        release(awaited, program, args, config, &mut last);
-    }
-    if awaited.is_unknown() {
-        eprintln!("wirespan: no span of this trace came, so none of its packets is known");
-    }
-    if awaited.let_go() > 0 {
-        let n = awaited.let_go();
-        eprintln!("wirespan: {n} sightings were let go before the trace was known: narrow the filter");
-    }
-    // Spans do not come in the order of their packets.
-    last.sort_by_key(|s| s.time_ns);
-    last
-}
-
-/// What the filter names by spans.
-fn subject(program: &Program, args: &PacketArgs, config: &Config) -> Result<Option<Subject>> {
-    let Some((path, is_trace)) = program.asks()? else { return Ok(None) };
-    let answer = args.client.get(config, &path)?;
-    let subject = if is_trace { Subject::of_trace(answer)? } else { Subject::of_spans(&answer) };
-    Ok(Some(subject))
-}
-
-/// Chooses the servers that are new. A running wirespan that has ended knows no new ones.
-fn choose(packets: &Packets, subject: &Subject, known: &mut BTreeSet<SocketAddr>) -> Result<()> {
-    for server in subject.servers() {
-        if known.insert(server) {
-            packets.choose(server)?;
-        }
-    }
-    Ok(())
-}
-
 /// The file of `--pcapng`, if there is one.
-type Copy = Option<Pcapng<BufWriter<File>>>;
+pub(super) type Copy = Option<Pcapng<BufWriter<File>>>;
 
-fn copy_to(path: Option<&PathBuf>) -> Result<Copy> {
+pub(super) fn copy_to(path: Option<&PathBuf>) -> Result<Copy> {
     let Some(path) = path else { return Ok(None) };
     let named = || format!("writing {}", path.display());
     let file = File::create(path).with_context(named)?;
@@ -170,17 +110,26 @@ fn copy_to(path: Option<&PathBuf>) -> Result<Copy> {
 pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     if args.fleet || !args.agent.is_empty() {
         let PacketArgs { program, agent, live, format, client, pcapng, replace, .. } = args;
-        let (live, format, replace) = (*live, *format, *replace);
+        if let Some(Some(pid)) = replace {
+            bail!("--replace={pid}: a program of a fleet has no process here; leave the number out");
+        }
+        let (live, format, replace) = (*live, *format, replace.is_some());
         let wish = Wish { program, agents: agent, live, pcapng: pcapng.as_deref(), replace, format, client };
         return packet_fleet::run(&wish, config);
     }
+    if let Some(pid) = args.replace {
+        return packet_replace::replace(&args.program, pid);
+    }
+    let spans = Spans { client: &args.client, config };
     let mut program = Program::read(&args.program)?;
     if let Some(file) = &args.from {
-        let subject = subject(&program, args, config)?;
-        return evaluate(file, &program, subject.as_ref(), args);
+        let subject = spans.subject(&program)?;
+        let PacketArgs { netns, pcapng, format, .. } = args;
+        let (subject, pcapng, format) = (subject.as_ref(), pcapng.as_ref(), *format);
+        return packet_recorded::evaluate(&Recording { file, netns, subject, pcapng, format }, &program);
     }
-    let mut awaited = awaited(&program, args, config)?;
-    let servers_of = if awaited.is_none() { subject(&program, args, config)? } else { None };
+    let mut awaited = spans.awaited(&program)?;
+    let servers_of = if awaited.is_none() { spans.subject(&program)? } else { None };
     let mut limit = limit(&program, args)?;
     let mut options = selective(&program, args)?;
     let mut names = names(&program, args)?;
@@ -189,6 +138,7 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     let began = Instant::now();
     let mut file = ProgramFile::of(&args.program);
     let mut packets = Taps::open(&options)?;
+    let door = Door::open();
     say_missing(packets.packets());
     let mut servers = BTreeSet::new();
     if let Some(subject) = &servers_of {
@@ -204,8 +154,14 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     let (mut told, mut seen, mut asked) = (started, Vec::new(), started);
     let mut out = String::new();
     loop {
-        if file.was_changed() {
-            match changed(args, config, &mut packets, &mut servers, &mut seen) {
+        let wanted = door.as_ref().and_then(Door::wanted);
+        if wanted.is_some() || file.was_changed() {
+            let next = wanted.as_ref().map_or_else(|| Program::read(&args.program), |other| Ok(other.program.clone()));
+            let done = next.and_then(|next| changed(next, args, spans, &mut packets, &mut servers, &mut seen));
+            if let Some(wanted) = wanted {
+                wanted.answer(done.as_ref().map(|_| ()));
+            }
+            match done {
                 Ok((new, mut holds)) => {
                     eprintln!("wirespan: the program has changed; packets are seen by the new one, without a gap");
                     limit = self::limit(&new, args)?;
@@ -221,18 +177,21 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
             }
         }
         let ends = stop.came() || started.elapsed() >= limit || packets.at_limit();
+        if ends {
+            packets.detach();
+        }
         packets.drain(&mut seen);
         let asks = program.asks()?.is_some() && asked.elapsed() >= ASK_EVERY;
         asked = if asks { Instant::now() } else { asked };
         if let Some(awaited) = &mut awaited {
             awaited.hold(seen.drain(..));
             if ends {
-                seen = release_last(awaited, &program, args, config);
+                seen = spans.release_last(awaited, &program, &mut stop);
             } else if asks {
-                release(awaited, &program, args, config, &mut seen);
+                spans.release(awaited, &program, &mut seen);
             }
         } else if asks {
-            if let Ok(Some(now)) = subject(&program, args, config) {
+            if let Ok(Some(now)) = spans.subject(&program) {
                 choose(packets.packets(), &now, &mut servers)?;
             }
         }
@@ -269,53 +228,6 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Carries out the actions on packets that were recorded before.
-fn evaluate(file: &Path, program: &Program, subject: Option<&Subject>, args: &PacketArgs) -> Result<ExitCode> {
-    let (options, mut names) = (program.options_in(Vec::new())?, Names::read());
-    let recorded = Recorded::read(file, &options, &program.netns_names(&args.netns), subject, &mut names)?;
-    let mut copy = copy_to(args.pcapng.as_ref())?;
-    let mut report = Report::new(&program.actions, args.format);
-    let reason = |number| recorded.reason(number);
-    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
-    let mut out = String::new();
-    let times = || recorded.sightings.iter().map(|s| s.time_ns);
-    let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
-    let mut told = first;
-    for sighting in &recorded.sightings {
-        if let Some(copy) = &mut copy {
-            copy.write(sighting, &names, &reason).context("writing the pcapng file")?;
-        }
-        report.see(sighting, &names, &reason, &mut out)?;
-        if sighting.time_ns.saturating_sub(told) >= TELL_EVERY.as_nanos() as u64 {
-            report.due(&names, &reason, false, &mut out)?;
-            told = sighting.time_ns;
-        }
-        // A closed pipe is the reader's wish to end.
-        if stdout.write_all(out.as_bytes()).is_err() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        out.clear();
-    }
-    report.due(&names, &reason, true, &mut out)?;
-    report.end(Duration::from_nanos(last - first), &names, &reason, &mut out)?;
-    let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
-    if let Some(copy) = copy {
-        copy.finish().context("writing the pcapng file")?;
-    }
-    let (selected, other) = (recorded.sightings.len(), recorded.not_selected);
-    eprintln!("wirespan: {selected} recorded sightings selected, {other} not");
-    if recorded.other_lines > 0 {
-        eprintln!("wirespan: {} lines are no packets", recorded.other_lines);
-    }
-    if recorded.at_limit {
-        eprintln!("wirespan: ended early, because `at_most` is {}", options.at_most);
-    }
-    if report.not_kept() > 0 {
-        eprintln!("wirespan: {} sightings belong to no journey, because too many were under way", report.not_kept());
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// How long the program runs.
 fn limit(program: &Program, args: &PacketArgs) -> Result<Duration> {
     args.time.as_deref().map_or(Ok(program.time), duration)
@@ -341,18 +253,18 @@ fn names(program: &Program, args: &PacketArgs) -> Result<Names> {
     Ok(names)
 }
 
-/// Runs the program that the file has now.
+/// Runs this program instead.
 fn changed(
+    program: Program,
     args: &PacketArgs,
-    config: &Config,
+    spans: Spans<'_>,
     taps: &mut Taps,
     servers: &mut BTreeSet<SocketAddr>,
     seen: &mut Vec<Sighting>,
 ) -> Result<(Program, Option<Awaited>)> {
-    let program = Program::read(&args.program)?;
     let options = selective(&program, args)?;
-    let awaited = awaited(&program, args, config)?;
-    let subject = if awaited.is_none() { subject(&program, args, config)? } else { None };
+    let awaited = spans.awaited(&program)?;
+    let subject = if awaited.is_none() { spans.subject(&program)? } else { None };
     let mut chosen = BTreeSet::new();
     let prepare = |packets: &Packets| subject.iter().try_for_each(|subject| choose(packets, subject, &mut chosen));
     taps.change(&options, prepare, seen)?;

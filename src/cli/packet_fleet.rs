@@ -1,6 +1,6 @@
 //! `wirespan packet FILE.yaml --fleet`: the program runs on the agents of a server, and each tells what it sees.
 
-mod between;
+pub(super) mod between;
 mod copy;
 
 use super::client::ClientArgs;
@@ -275,13 +275,7 @@ fn end(view: &Value, format: Format, out: &mut String) -> Result<()> {
         told["view"] = counts.iter().map(|key| ((*key).to_owned(), view[*key].clone())).collect();
         line("agent", &told)?;
     }
-    for (kind, key) in [("between", "between"), ("clock", "clocks")] {
-        for row in list(&view[key]) {
-            let mut row = row.clone();
-            row["kind"] = kind.into();
-            writeln!(out, "{row}")?;
-        }
-    }
+    between::told(view, format, out)?;
     let complete = list(&view["agents"]).all(is_whole) && number(&view["lost_lines"]) == 0;
     let (lost, ms) = (&view["lost_lines"], &view["elapsed_ms"]);
     writeln!(out, "{}", json!({"kind": "end", "complete": complete, "lost_lines": lost, "elapsed_ms": ms}))?;

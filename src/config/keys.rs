@@ -289,6 +289,8 @@ pub(crate) struct WaitsOf {
 pub(crate) struct Packets {
     /// Services and endpoints whose packets are followed, as `--watch-packets`. Empty: nothing is attached.
     pub(crate) watch: Vec<String>,
+    /// Of watched requests, only devices in these network namespaces, as `--watch-netns`. Empty: all.
+    pub(crate) watch_netns: Vec<String>,
     /// Follow only one of so many connections, chosen by a hash of addresses and ports; 0: all.
     pub(crate) one_flow_of: u32,
     /// Devices whose packets are read, as `--mirror`. Empty: none.
@@ -325,13 +327,8 @@ pub(crate) struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        let options = wirespan_store::Options::default();
-        Store {
-            dir: PathBuf::new(),
-            max_age_h: options.max_age.as_secs() / 3600,
-            max_mib: options.max_bytes >> 20,
-            memory_mib: 256,
-        }
+        let wirespan_store::Options { max_age, max_bytes, .. } = wirespan_store::Options::default();
+        Store { dir: PathBuf::new(), max_age_h: max_age.as_secs() / 3600, max_mib: max_bytes >> 20, memory_mib: 256 }
     }
 }
 

@@ -9,7 +9,7 @@ mod page;
 mod stages;
 
 pub(crate) use export::{export_config, metrics_exporter};
-pub(crate) use keys::{Config, Mask, Plugin, Serve};
+pub(crate) use keys::{Config, Mask, Packets, Plugin, Serve};
 pub(crate) use options::{
     AttachArgs, CallArgs, MapFileArgs, OutputArgs, ProgramArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs,
 };

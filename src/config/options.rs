@@ -137,6 +137,10 @@ pub(crate) struct WatchArgs {
     /// this machine: each becomes a span of the request's trace (repeatable; see docs/packets.md)
     #[arg(long, value_name = "SERVICE|ENDPOINT")]
     watch_packets: Vec<String>,
+    /// Of watched requests, follow the packets in this network namespace only: a name of `ip netns`, a path, an inode,
+    /// or pid:N (repeatable) [default: all of this machine]
+    #[arg(long, value_name = "NS")]
+    watch_netns: Vec<String>,
     #[command(flatten)]
     mirror: MirrorArgs,
 }
@@ -163,6 +167,7 @@ impl MirrorArgs {
 impl WatchArgs {
     pub(crate) fn apply(&self, config: &mut Config) {
         config.packets.watch.extend(self.watch_packets.iter().cloned());
+        config.packets.watch_netns.extend(self.watch_netns.iter().cloned());
         self.mirror.apply(config);
     }
 }

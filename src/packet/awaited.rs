@@ -52,6 +52,11 @@ impl Awaited {
         !self.known
     }
 
+    /// When the newest of those that are held was seen; 0 if none is.
+    pub(crate) fn newest_ns(&self) -> u64 {
+        self.held.iter().map(|s| s.time_ns).max().unwrap_or(0)
+    }
+
     /// Sightings that were let go for want of room, before any span of the trace was known.
     pub(crate) fn let_go(&self) -> u64 {
         self.let_go

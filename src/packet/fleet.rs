@@ -9,11 +9,13 @@
 //! It is waited for until a little after the program's time.
 
 mod called;
+mod joined;
 mod met;
 mod order;
 mod stays;
 mod why;
 
+pub(crate) use joined::Joined;
 pub(super) use stays::{Gathered, Stays};
 pub(super) use why::ToldWhy;
 

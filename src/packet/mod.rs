@@ -22,7 +22,7 @@ mod taps;
 mod watch;
 
 pub(crate) use awaited::Awaited;
-pub(crate) use fleet::Fleet;
+pub(crate) use fleet::{Fleet, Joined};
 pub(crate) use mirror::{Mirroring, Mirrors};
 pub(crate) use names::Names;
 pub(crate) use obey::{Allowed, Obedience, Obeying};
@@ -30,7 +30,7 @@ pub(crate) use offer::Offer;
 pub(crate) use pcapng::Pcapng;
 pub(crate) use program::{duration, Action, Program};
 pub(crate) use programs::Programs;
-pub(crate) use recorded::Recorded;
+pub(crate) use recorded::{Machine, Recorded};
 pub(crate) use report::{time, Report};
 pub(crate) use subject::Subject;
 pub(crate) use taps::{count, Taps};

@@ -9,12 +9,23 @@ use std::io::BufRead as _;
 use std::path::Path;
 use wirespan_capture::packet::{Filter, PacketOptions};
 use wirespan_model::packet::{Route, Sighting};
+use wirespan_model::plain;
+
+/// A machine that saw packets.
+pub(crate) struct Machine {
+    /// Its agent; empty if the packets were recorded without a fleet.
+    pub(crate) agent: String,
+    /// What it called its namespaces.
+    pub(crate) names: Names,
+}
 
 /// What a file has for a program.
 #[derive(Default)]
 pub(crate) struct Recorded {
-    /// The selected packets, in the order of the file.
-    pub(crate) sightings: Vec<Sighting>,
+    /// The selected packets, in the order of the file, each with the number of its machine.
+    pub(crate) sightings: Vec<(usize, Sighting)>,
+    /// The machines that saw packets.
+    pub(crate) machines: Vec<Machine>,
     /// Lines that are no packet, because other actions wrote them.
     pub(crate) other_lines: u64,
     /// Packets that the program does not select.
@@ -25,14 +36,13 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Reads a file. `netns`: names or inodes of the chosen namespaces; empty: all. Names of namespaces go to `names`.
-    /// `subject`: the connections that the filter names by spans.
+    /// Reads a file. `netns`: names or inodes of the chosen namespaces; empty: all. `subject`: the connections that the
+    /// filter names by spans.
     pub(crate) fn read(
         path: &Path,
         options: &PacketOptions,
         netns: &[String],
         subject: Option<&Subject>,
-        names: &mut Names,
     ) -> Result<Self> {
         let file = std::fs::File::open(path).with_context(|| format!("recorded packets {}", path.display()))?;
         let mut all = Recorded::default();
@@ -45,7 +55,8 @@ impl Recorded {
             }
             let s = Sighting::deserialize(&line).with_context(at)?;
             let space = line["netns_name"].as_str().unwrap_or_default();
-            if !space.is_empty() {
+            let machine = all.machine(&plain::line(line["agent"].as_str().unwrap_or_default()));
+            if let Some(Machine { names, .. }) = all.machines.get_mut(machine) {
                 names.call(s.netns, space);
             }
             if let Some(reason) = line["drop_reason"].as_str() {
@@ -59,13 +70,22 @@ impl Recorded {
                 all.at_limit = true;
                 break;
             } else {
-                all.sightings.push(s);
+                all.sightings.push((machine, s));
             }
         }
         if all.sightings.is_empty() && all.not_selected == 0 {
             bail!("{} has no packets: record them with `action: [record]` and --format json", path.display());
         }
         Ok(all)
+    }
+
+    /// The number of a machine.
+    fn machine(&mut self, agent: &str) -> usize {
+        let known = self.machines.iter().position(|machine| machine.agent == agent);
+        known.unwrap_or_else(|| {
+            self.machines.push(Machine { agent: agent.to_owned(), names: Names::default() });
+            self.machines.len() - 1
+        })
     }
 
     /// The kernel's name for the reason of a drop.

@@ -13,6 +13,8 @@ use wirespan_model::packet::{Route, Sighting};
 
 /// Carries out the actions.
 pub(crate) struct Report {
+    /// The machine among others; empty: there are no others.
+    agent: String,
     actions: Vec<Action>,
     format: Format,
     joiner: Joiner,
@@ -72,7 +74,21 @@ pub(super) fn journey_line(journey: &Journey, reason: &Reason<'_>) -> Option<Val
 impl Report {
     pub(crate) fn new(actions: &[Action], format: Format) -> Self {
         let joiner = Joiner::new(Settings::default());
-        Report { actions: actions.to_vec(), format, joiner, summary: Summary::default(), places: Places::default() }
+        let (summary, places) = (Summary::default(), Places::default());
+        Report { agent: String::new(), actions: actions.to_vec(), format, joiner, summary, places }
+    }
+
+    /// Tells of this agent; what is told names it.
+    pub(crate) fn of(self, agent: &str) -> Self {
+        Report { agent: agent.to_owned(), ..self }
+    }
+
+    /// Appends a line of JSON.
+    fn line(&self, mut line: Value, out: &mut String) -> Result<()> {
+        if !self.agent.is_empty() {
+            line["agent"] = self.agent.as_str().into();
+        }
+        Ok(writeln!(out, "{line}")?)
     }
 
     /// From now on these are the actions. What was counted stays.
@@ -102,13 +118,14 @@ impl Report {
         match self.format {
             Format::Json => {
                 if let Some(line) = packet_line(s, names, reason) {
-                    writeln!(out, "{line}")?;
+                    self.line(line, out)?;
                 }
             }
             Format::Text => {
                 let (seconds, us) = (s.time_ns / 1_000_000_000 % 86_400, s.time_ns / 1000 % 1_000_000);
                 let (h, m, sec) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
                 let why = why_dropped(s, reason);
+                out.push_str(&self.heading(" "));
                 write!(out, "{h:02}:{m:02}:{sec:02}.{us:06}  {:<34} {}", names.place(&Place::of(s)), route(&s.route))?;
                 writeln!(out, "  seq {}, {} bytes{}", s.seq, s.len, why.map_or(String::new(), |w| format!("  {w}")))?;
             }
@@ -116,8 +133,23 @@ impl Report {
         Ok(())
     }
 
-    /// Appends the journeys that are known by now; all of them at the `end`.
-    pub(crate) fn due(&mut self, names: &Names, reason: &Reason<'_>, end: bool, out: &mut String) -> Result<()> {
+    /// The agent, if there are several, with this behind it.
+    fn heading(&self, behind: &str) -> String {
+        if self.agent.is_empty() {
+            String::new()
+        } else {
+            format!("{}{behind}", self.agent)
+        }
+    }
+
+    /// Appends the journeys that are known by now, and returns them; all of them at the `end`.
+    pub(crate) fn due(
+        &mut self,
+        names: &Names,
+        reason: &Reason<'_>,
+        end: bool,
+        out: &mut String,
+    ) -> Result<Vec<Journey>> {
         let journeys = if end { self.joiner.finish() } else { self.joiner.due() };
         for journey in &journeys {
             self.summary.add(journey);
@@ -125,13 +157,16 @@ impl Report {
                 _ if !self.has(Action::Journeys) => {}
                 Format::Json => {
                     if let Some(line) = journey_line(journey, reason) {
-                        writeln!(out, "{line}")?;
+                        self.line(line, out)?;
                     }
                 }
-                Format::Text => describe(journey, names, reason, out)?,
+                Format::Text => {
+                    out.push_str(&self.heading(" "));
+                    describe(journey, names, reason, out)?;
+                }
             }
         }
-        Ok(())
+        Ok(journeys)
     }
 
     /// Appends the tables.
@@ -143,6 +178,7 @@ impl Report {
     }
 
     fn tables(&self, took: Duration, names: &Names, reason: &Reason<'_>, out: &mut String) -> Result<()> {
+        out.push_str(&self.heading(":\n"));
         if self.has(Action::Count) {
             writeln!(out, "{:<44} {:>9} {:>12} {:>12}", "place", "packets", "bytes", "Mbit/s")?;
             for (place, packets, bytes) in self.places.iter() {
@@ -187,7 +223,7 @@ impl Report {
                 let name = names.netns(place.netns);
                 let line = json!({"kind": "count", "place": place, "netns_name": name, "packets": packets,
                     "bytes": bytes, "seconds": seconds});
-                writeln!(out, "{line}")?;
+                self.line(line, out)?;
             }
         }
         let times = |times: &Times| {
@@ -198,23 +234,23 @@ impl Report {
         if self.has(Action::Latency) {
             for (leg, of) in self.summary.legs() {
                 let line = json!({"kind": "latency", "from": leg.from, "to": leg.to, "times": times(of)});
-                writeln!(out, "{line}")?;
+                self.line(line, out)?;
             }
             let line = json!({"kind": "total", "times": times(self.summary.total())});
-            writeln!(out, "{line}")?;
+            self.line(line, out)?;
         }
         if self.has(Action::Drops) {
             for ((place, before, why), drops) in self.summary.drops() {
                 let line = json!({"kind": "drops", "place": place, "after": before, "reason": reason(*why),
                     "packets": drops.packets, "resent": times(&drops.resent_after)});
-                writeln!(out, "{line}")?;
+                self.line(line, out)?;
             }
         }
         let (counts, summary) = (self.joiner.counts(), &self.summary);
         let line = json!({"kind": "end", "journeys": counts.journeys, "payload_bytes": summary.bytes(),
             "resent": summary.resent(), "acknowledgements": counts.without_payload, "not_kept": counts.too_many,
             "translated_flows": counts.translated});
-        writeln!(out, "{line}")?;
+        self.line(line, out)?;
         Ok(())
     }
 

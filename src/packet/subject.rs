@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::ops::Range;
 use wirespan_model::packet::{Route, Sighting};
-use wirespan_model::{Span, Trace, Transport};
+use wirespan_model::{hop, Span, Trace, Transport};
 
 /// Packets of a span are looked for so long before its first byte and after its last one, ns: both times are of the
 /// process, which sends a little before a device sees it.
@@ -70,7 +70,10 @@ impl Subject {
 
 /// The connection of a span by all addresses that are known of it.
 fn of_span(span: &Span) -> Vec<Flow> {
-    let within = span.start_ns.saturating_sub(AROUND_NS)..span.end_ns.saturating_add(AROUND_NS);
+    // Packets have the times of their host's clock, also where the span's times were corrected.
+    let ahead_ns = span.number(hop::CLOCK_AHEAD).unwrap_or(0);
+    let [start_ns, end_ns] = [span.start_ns, span.end_ns].map(|ns| ns.saturating_add_signed(ahead_ns));
+    let within = start_ns.saturating_sub(AROUND_NS)..end_ns.saturating_add(AROUND_NS);
     let end = |end: wirespan_model::Endpoint| SocketAddr::new(end.ip.to_canonical(), end.port);
     let flow = |tuple: wirespan_model::FiveTuple| {
         let within = within.clone();

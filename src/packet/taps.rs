@@ -73,6 +73,11 @@ impl Taps {
         }
     }
 
+    /// Sees no packet any more. What is left of what was seen can still be read.
+    pub(crate) fn detach(&mut self) {
+        self.packets.detach();
+    }
+
     /// The kernel's name for the reason of a drop.
     pub(crate) fn reason(&self, number: u32) -> String {
         self.packets.reason(number)

@@ -8,9 +8,10 @@
 
 use super::offer::{Offered, Words};
 use super::{hops, Names, Offer};
+use crate::config;
 use crate::counters::Counters;
 use crate::pipeline::Batch;
-use anyhow::{anyhow, Context as _, Result};
+use anyhow::{anyhow, bail, Context as _, Result};
 use crossbeam_channel::{bounded, Receiver, Sender};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wirespan_capture::packet::{Filter, PacketOptions, Packets};
+use wirespan_capture::targets::netns_inode;
 use wirespan_journey::{Joiner, Settings};
 use wirespan_model::packet::{Point, TCP};
 use wirespan_model::{Span, TapSide};
@@ -76,16 +78,25 @@ pub(crate) struct Started {
 
 impl Watch {
     /// `None` if nothing is to be watched.
-    pub(crate) fn new(words: &[String], one_flow_of: u32) -> Option<Self> {
+    pub(crate) fn new(wanted: &config::Packets) -> Result<Option<Self>> {
+        let config::Packets { watch: words, watch_netns, one_flow_of, .. } = wanted;
+        if words.is_empty() {
+            if let Some(name) = watch_netns.first() {
+                bail!("--watch-netns {name}: no packets are watched; say which requests with --watch-packets");
+            }
+            return Ok(None);
+        }
+        let inode = |name: &String| netns_inode(name).map_err(|e| anyhow!("--watch-netns: {e}"));
+        let netns = watch_netns.iter().map(inode).collect::<Result<_>>()?;
         let options = PacketOptions {
-            filter: Filter { protocol: TCP, ..Filter::default() },
+            filter: Filter { protocol: TCP, netns, ..Filter::default() },
             only_ends: true,
             points: POINTS.to_vec(),
-            one_flow_of,
+            one_flow_of: *one_flow_of,
             at_most: u64::MAX,
             ring_bytes: RING_BYTES,
         };
-        (!words.is_empty()).then(|| Watch { words: Words(words.to_vec()), options })
+        Ok(Some(Watch { words: Words(words.clone()), options }))
     }
 
     /// Attaches the programs, which see no packet until the table of ends has any, and starts the thread. Says which

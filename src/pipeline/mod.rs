@@ -23,7 +23,7 @@ pub(crate) use stored::{open_or_look, open_store};
 pub(crate) use stream_clock::REPORT_EVERY;
 pub(crate) use thread::{feed, Batch};
 
-use crate::clock::now_ns;
+use crate::clock::{now_ns, Skew};
 use crate::config::{export_config, metrics_exporter, solver_config, stream_config, Config, OutputArgs};
 use crate::counters::Counters;
 use anyhow::{Context as _, Result};
@@ -75,6 +75,8 @@ pub(crate) struct Pipeline {
     store: Option<Arc<dyn Store>>,
     traces: Option<TraceOutputs>,
     link: Option<Sender>,
+    /// What goes over the link has the times of this clock.
+    skew: Option<Skew>,
     metrics_out: Option<MetricsExporter>,
     map: Option<MapFile>,
     counters: Arc<Counters>,
@@ -102,6 +104,7 @@ impl Pipeline {
             store,
             traces: TraceOutputs::open(args.otlp_file.as_deref(), export_config(args, config)?, stream_config(config))?,
             link,
+            skew: Skew::of_test()?,
             metrics_out: metrics_exporter(args, config, &counters.spans)?,
             map: None,
             counters,
@@ -280,7 +283,8 @@ impl Pipeline {
             traces.take(&batch);
         }
         if let Some(link) = &self.link {
-            link.send(batch);
+            let shown = |skew: Skew| batch.iter().map(|span| Arc::new(skew.span(span))).collect();
+            link.send(self.skew.map(shown).unwrap_or(batch));
         }
     }
 

@@ -20,6 +20,7 @@ mod flame;
 mod flow_edges;
 mod flows;
 mod harness;
+mod hop_agents;
 mod hop_first;
 mod hop_ways;
 mod hops;

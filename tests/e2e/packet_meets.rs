@@ -1,6 +1,6 @@
 //! Packets of two agents whose clocks differ: they meet, and their times have bounds that contain the truth.
 
-use crate::harness::{skip, within, Running, WIRESPAN};
+use crate::harness::{skip, wirespan, within, Running, WIRESPAN};
 use crate::packet_fleet::named;
 use crate::packets::{made, ready};
 use crate::running::reader;
@@ -259,6 +259,39 @@ fn run(place: &Place, program: &Path, work: impl FnOnce()) -> Told {
     Told { lines, windows, said }
 }
 
+/// What the agents recorded gives the same tables again, and each packet keeps its agent.
+fn assert_recorded(two: &Two, packets: &[Value], between: &[Value]) {
+    let recorded = two.folder.path().join("recorded.jsonl");
+    std::fs::write(&recorded, packets.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    // Without the namespaces: each agent called its own by another name.
+    let program = two.folder.path().join("again.yaml");
+    std::fs::write(&program, "filter: {protocol: tcp, port: 7051}\naction: [record, latency]\n").unwrap();
+    let [program, recorded] = [&program, &recorded].map(|path| path.to_str().unwrap());
+    let done = wirespan(&["packet", program, "--from", recorded, "--format", "json"]);
+    let told = String::from_utf8_lossy(&done.stdout);
+    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| lines.iter().filter(|line| line["kind"] == kind).collect::<Vec<_>>();
+    let by = |packets: &[&Value]| {
+        two.names.iter().map(|name| packets.iter().filter(|p| p["agent"] == name.as_str()).count()).collect::<Vec<_>>()
+    };
+    assert_eq!(by(&of("packet")), by(&packets.iter().collect::<Vec<_>>()));
+    let again = of("between");
+    assert_eq!(again.len(), between.len(), "{told}");
+    for row in between {
+        let is_same = |again: &&&Value| again["from_agent"] == row["from_agent"];
+        let again = again.iter().find(is_same).unwrap_or_else(|| panic!("{row} {told}"));
+        for key in ["from_agent", "to_agent", "packets", "unknown"] {
+            assert_eq!(again[key], row[key], "{again} {row}");
+        }
+        // The clocks are compared by the same packets, but in other parts at a time.
+        let middle =
+            |row: &Value| (row["p50"]["low_ns"].as_f64().unwrap() + row["p50"]["high_ns"].as_f64().unwrap()) / 2.0;
+        let wide = row["p50"]["high_ns"].as_f64().unwrap() - row["p50"]["low_ns"].as_f64().unwrap();
+        assert!((middle(again) - middle(row)).abs() <= wide + 1000.0, "{again} {row}");
+    }
+    assert_eq!(of("clock").len(), 1);
+}
+
 #[test]
 fn packets_of_two_agents_meet_and_their_times_have_errors() {
     let test = "packets_of_two_agents_meet_and_their_times_have_errors";
@@ -300,6 +333,7 @@ fn packets_of_two_agents_meet_and_their_times_have_errors() {
         assert_eq!(tally["only_came"], 0, "{tally}");
     }
     assert!(known > 0, "the slow packets have a time: {between:?}");
+    assert_recorded(&two, &packets, &between);
     eprintln!("{} windows, at most {widest} ns wide; {known} of 6 quantiles known; {between:?}", told.windows.len());
     two.end();
 }

@@ -51,8 +51,11 @@ pub fn cross_hosts(trace: &mut Trace) {
         crossings.extend(crossing(n, p, child, parent));
     }
     let mut told: FxHashMap<usize, Vec<(&'static str, f64)>> = FxHashMap::default();
+    let mut ahead: FxHashMap<usize, [f64; 2]> = FxHashMap::default();
     for one in &crossings {
-        told.insert(one.child, times(one, &crossings, trace));
+        let bounds = bounds(one, &crossings, trace);
+        told.insert(one.child, times(one, bounds));
+        ahead.insert(one.child, bounds);
     }
     for n in marked {
         let span = Arc::make_mut(&mut trace.spans[n].span);
@@ -60,10 +63,49 @@ pub fn cross_hosts(trace: &mut Trace) {
         let known = told.remove(&n).unwrap_or_default();
         span.attrs.extend(known.into_iter().map(|(key, ns)| (key.into(), Value::Int(ns.round() as i64))));
     }
+    show_one_clock(trace, &numbers, &ahead);
 }
 
-/// What is known of a crossing by all crossings between the same hosts.
-fn times(one: &Crossing, all: &[Crossing], trace: &Trace) -> Vec<(&'static str, f64)> {
+/// Shows all spans by the clock of the host where their tree begins. Only a clock that must be wrong is corrected: by
+/// its own times, a request would have arrived before it was sent, or been answered too late. `ahead`: bounds of each
+/// span that came from another host.
+fn show_one_clock(trace: &mut Trace, numbers: &FxHashMap<SpanId, usize>, ahead: &FxHashMap<usize, [f64; 2]>) {
+    // How far the clock of each span is ahead, and the error. Parents come before their children.
+    let mut clocks: Vec<(f64, f64)> = Vec::with_capacity(trace.spans.len());
+    let mut hosts: FxHashMap<u64, (f64, f64)> = FxHashMap::default();
+    for (n, of) in trace.spans.iter().enumerate() {
+        let host = of.span.host_id;
+        let parent = of.link.and_then(|link| numbers.get(&link.parent).copied()).filter(|p| *p < n);
+        let (from, bounds) = (parent.map(|p| (trace.spans[p].span.host_id, clocks[p])), ahead.get(&n));
+        let clock = match (from, bounds) {
+            (Some((same, clock)), _) if same == host => clock,
+            (Some((_, (before, error))), Some([low, high])) if low <= high => match *low > 0.0 || *high < 0.0 {
+                true => (before + (low + high) / 2.0, error + (high - low) / 2.0),
+                false => (before, error),
+            },
+            // Nothing but other spans of the same host says how its clock is.
+            _ => hosts.get(&host).copied().unwrap_or_default(),
+        };
+        hosts.insert(host, clock);
+        clocks.push(clock);
+    }
+    for (of, (ahead, error)) in trace.spans.iter_mut().zip(clocks) {
+        let ahead_ns = ahead.round() as i64;
+        if ahead_ns == 0 {
+            continue;
+        }
+        let span = Arc::make_mut(&mut of.span);
+        for ns in [&mut span.start_ns, &mut span.response_ns, &mut span.end_ns] {
+            // No response has no time.
+            *ns = if *ns == 0 { 0 } else { ns.saturating_add_signed(-ahead_ns) };
+        }
+        let told = [(hop::CLOCK_AHEAD, ahead_ns), (hop::CLOCK_ERROR, error.ceil() as i64)];
+        span.attrs.extend(told.map(|(key, ns)| (key.into(), Value::Int(ns))));
+    }
+}
+
+/// How far the clock of a crossing's child is ahead, by all crossings between the same hosts.
+fn bounds(one: &Crossing, all: &[Crossing], trace: &Trace) -> [f64; 2] {
     let hosts = |of: &Crossing| (trace.spans[of.parent].span.host_id, trace.spans[of.child].span.host_id);
     let (from, to) = hosts(one);
     let [mut low, mut high] = one.ahead;
@@ -77,6 +119,11 @@ fn times(one: &Crossing, all: &[Crossing], trace: &Trace) -> Vec<(&'static str, 
         let aged = difference(one.at_ns, other.at_ns).abs() * MOST_DRIFT;
         (low, high) = (low.max(bounds[0] - aged), high.min(bounds[1] + aged));
     }
+    [low, high]
+}
+
+/// What is known of the time of a crossing, if the clock of its child is so far ahead.
+fn times(one: &Crossing, [low, high]: [f64; 2]) -> Vec<(&'static str, f64)> {
     let both = one.ahead[1] - one.ahead[0];
     let mut told = vec![(hop::ROUND_TRIP, both)];
     let width = high - low;
@@ -152,6 +199,43 @@ mod tests {
         assert_eq!(of(&traces[0], TapSide::ServerProcess, hop::ROUND_TRIP), None);
         let clocks = |s: &&wirespan_model::TraceSpan| s.span.attrs.iter().any(|(k, _)| k == hop::CLOCKS);
         assert_eq!(traces[0].spans.iter().filter(clocks).count(), 1);
+    }
+
+    #[test]
+    fn spans_of_a_wrong_clock_are_shown_by_the_clock_where_the_trace_begins() {
+        let traces = told(way(1, 0, 40_000, 60_000, 500_000));
+        let spans: Vec<_> = traces[0].spans.iter().map(|s| &s.span).collect();
+        // Each point lies within the one before.
+        for pair in spans.windows(2) {
+            assert!(pair[0].start_ns <= pair[1].start_ns && pair[1].response_ns <= pair[0].response_ns, "{pair:?}");
+            assert_eq!((pair[1].response_ns, pair[1].duration_ns() > 0), (pair[1].end_ns, true));
+        }
+        for (n, span) in spans.iter().enumerate() {
+            let [ahead, error] = [hop::CLOCK_AHEAD, hop::CLOCK_ERROR].map(|key| span.number(key));
+            match n {
+                // Both devices of the request bound the clocks by the time between the two hosts.
+                2 | 3 => assert!((ahead.unwrap() - SKEW).abs() <= error.unwrap() && error == Some(50_000), "{span:?}"),
+                _ => assert_eq!((ahead, error), (None, None)),
+            }
+        }
+    }
+
+    #[test]
+    fn clocks_that_may_be_right_are_left_alone() {
+        let mut spans = way(1, 0, 40_000, 60_000, 500_000);
+        for span in &mut spans {
+            if span.host_id == 2 {
+                let span = Arc::make_mut(span);
+                let right = |ns: u64| ns.saturating_add_signed(-SKEW + 30_000);
+                (span.start_ns, span.response_ns, span.end_ns) =
+                    (right(span.start_ns), right(span.response_ns), right(span.end_ns));
+            }
+        }
+        let before: Vec<u64> = spans.iter().map(|s| s.start_ns).collect();
+        let traces = told(spans);
+        assert_eq!(traces[0].spans.iter().map(|s| s.span.start_ns).collect::<Vec<_>>(), before);
+        assert_eq!(of(&traces[0], TapSide::ServerNic, hop::CLOCK_AHEAD), None);
+        assert_eq!(of(&traces[0], TapSide::ServerNic, hop::ROUND_TRIP), Some(100_000));
     }
 
     #[test]

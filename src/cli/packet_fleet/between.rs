@@ -1,10 +1,25 @@
 //! Times between agents, each with its error, and what is known of their clocks.
 
-use super::{list, number, place, shown};
+use super::{list, number, place, shown, Format};
 use crate::packet::time;
 use anyhow::Result;
 use serde_json::Value;
 use std::fmt::Write as _;
+
+/// What is told between agents at the end.
+pub(in crate::cli) fn told(view: &Value, format: Format, out: &mut String) -> Result<()> {
+    if format == Format::Text {
+        return tables(view, out);
+    }
+    for (kind, key) in [("between", "between"), ("clock", "clocks")] {
+        for row in list(&view[key]) {
+            let mut row = row.clone();
+            row["kind"] = kind.into();
+            writeln!(out, "{row}")?;
+        }
+    }
+    Ok(())
+}
 
 pub(super) fn tables(view: &Value, out: &mut String) -> Result<()> {
     let mut head = false;

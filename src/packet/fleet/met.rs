@@ -3,13 +3,13 @@
 use super::super::board::heat;
 use super::stays::Stays;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wirespan_journey::meeting::{Between, Compared, Meeting, Passage, Sight, Stay, Within};
 use wirespan_view::fleet::{BetweenView, ClockView, FleetAgent, MetView, TimeView};
 use wirespan_view::packets::PacketPlace;
 
-/// How often packets are joined.
-const TURN_EVERY: Duration = Duration::from_millis(500);
+/// How often packets are joined, ms.
+const TURN_EVERY_MS: u64 = 500;
 /// Places of all agents at most.
 const PLACES: usize = 10_000;
 /// Rows of a table at most.
@@ -21,24 +21,26 @@ pub(super) struct Met {
     numbers: HashMap<PacketPlace, u32>,
     places: Vec<PacketPlace>,
     begun: Instant,
-    turned: Instant,
+    turned_ms: u64,
 }
 
 impl Default for Met {
     fn default() -> Self {
-        let (now, meeting) = (Instant::now(), Meeting::default());
-        Met { meeting, numbers: HashMap::new(), places: Vec::new(), begun: now, turned: now }
+        let (begun, meeting) = (Instant::now(), Meeting::default());
+        Met { meeting, numbers: HashMap::new(), places: Vec::new(), begun, turned_ms: 0 }
     }
 }
 
 impl Met {
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
     /// Takes what an agent tells. Returns how much of it could not be read.
     pub(super) fn take(&mut self, agent: usize, told: &Stays) -> u64 {
-        let (host, now_ms) = (agent as u32, self.now_ms());
+        let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.take_at(agent, told, now_ms)
+    }
+
+    /// As [`Met::take`]; `now_ms` is a time that goes on.
+    pub(super) fn take_at(&mut self, agent: usize, told: &Stays, now_ms: u64) -> u64 {
+        let host = agent as u32;
         self.meeting.left_out(host, told.left_out);
         let numbers: Vec<Option<u32>> = told.places().iter().map(|place| self.number(place)).collect();
         let mut malformed = 0;
@@ -56,8 +58,8 @@ impl Met {
                 _ => self.meeting.left_out(host, 1),
             }
         }
-        if self.turned.elapsed() >= TURN_EVERY {
-            self.turned = Instant::now();
+        if now_ms.saturating_sub(self.turned_ms) >= TURN_EVERY_MS {
+            self.turned_ms = now_ms;
             self.meeting.turn(now_ms);
         }
         malformed

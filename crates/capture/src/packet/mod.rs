@@ -69,7 +69,7 @@ pub struct PacketOptions {
 /// Attached programs. Dropping it detaches all of them.
 pub struct Packets {
     // The order of the fields is the order of dropping: first the hooks.
-    _links: Vec<Link>,
+    links: Vec<Link>,
     ring: Ring,
     skel: PacketSkel<'static>,
     clock: Clock,
@@ -191,7 +191,12 @@ impl Packets {
             }
         }
         let reasons = drop_reasons(&btf);
-        Ok(Packets { _links: links, ring, skel, clock, missing, reasons, bad: 0, ids })
+        Ok(Packets { links, ring, skel, clock, missing, reasons, bad: 0, ids })
+    }
+
+    /// Detaches all programs: from now on no packet is seen. What they saw, their counters and names stay.
+    pub fn detach(&mut self) {
+        self.links.clear();
     }
 
     /// Tells packets from and to this address and port from now on. Of use with [`PacketOptions::only_ends`].
