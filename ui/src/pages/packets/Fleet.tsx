@@ -120,7 +120,7 @@ function Ways({ view }: { view: FleetView }) {
           <h2>
             {from} → {to}
           </h2>
-          <p className={css.quiet}>{number(packets)} packets; the time of each part that half of them did not exceed</p>
+          <p>{number(packets)} packets; the time of each part that half of them did not exceed</p>
           <Way points={points} oneWay />
         </div>
       ))}
