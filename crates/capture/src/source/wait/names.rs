@@ -55,6 +55,7 @@ struct Counts {
     named: AtomicU64,
     without_name: AtomicU64,
     lost: AtomicU64,
+    damaged: AtomicU64,
 }
 
 /// The thread that looks names up. It ends when this is dropped, and has named by then what was asked before.
@@ -84,10 +85,11 @@ impl Names {
         later
     }
 
-    /// Frames with a name, frames without one, stacks that were not looked at.
-    pub(super) fn counts(&self) -> [u64; 3] {
-        let Counts { named, without_name, lost } = &*self.counts;
-        [named, without_name, lost].map(|n| n.load(Ordering::Relaxed))
+    /// Frames with a name, frames without one, stacks that were not looked at, and stacks with a frame whose debugging
+    /// information cannot be read.
+    pub(super) fn counts(&self) -> [u64; 4] {
+        let Counts { named, without_name, lost, damaged } = &*self.counts;
+        [named, without_name, lost, damaged].map(|n| n.load(Ordering::Relaxed))
     }
 }
 
@@ -133,13 +135,16 @@ impl Namer {
         if let Some(known) = self.kept.get(&asked) {
             return Arc::clone(known);
         }
-        let mut user = self.frames(&Source::Process(Process::new(asked.pid.into())), &asked.user, counts);
+        let process = Process::new(asked.pid.into());
+        let symbols_only = Process { debug_syms: false, ..process.clone() };
+        let sources = [process, symbols_only].map(Source::Process);
+        let mut user = self.frames(&sources, &asked.user, counts);
         with_made(&mut user, &asked.functions);
         if let Some(functions) = functions.filter(|_| !asked.interpreted.is_empty()) {
             user = with_interpreted(user, functions.name(asked.pid, &asked.interpreted), asked.is_followed);
         }
         let user = user.concat();
-        let kernel = cut_kernel(self.frames(&self.kernel, &asked.kernel, counts).concat());
+        let kernel = cut_kernel(self.frames(std::slice::from_ref(&self.kernel), &asked.kernel, counts).concat());
         let without_name = user.iter().chain(&kernel).filter(|frame| frame.function.is_empty()).count();
         let named = user.len() + kernel.len() - without_name;
         counts.named.fetch_add(named as u64, Ordering::Relaxed);
@@ -149,27 +154,39 @@ impl Namer {
         stack
     }
 
-    /// The functions of each address.
-    fn frames(&self, source: &Source<'_>, addresses: &[u64], counts: &Counts) -> Vec<Vec<Frame>> {
+    /// The functions of each address, by the first of these sources that can be read.
+    fn frames(&self, sources: &[Source<'_>], addresses: &[u64], counts: &Counts) -> Vec<Vec<Frame>> {
         // The call that a return address belongs to is the instruction before it.
         let calls: Vec<u64> = addresses.iter().enumerate().map(|(n, at)| at.saturating_sub((n > 0).into())).collect();
-        if calls.is_empty() {
-            return Vec::new();
-        }
-        match self.symbols.symbolize(source, Input::AbsAddr(&calls)) {
-            // A program without frame pointers uses the register otherwise: what follows then is no code.
-            Ok(found) => {
-                let is_known = |found: &Symbolized<'_>| found.as_sym().is_some();
-                let end = found.iter().rposition(is_known).map_or(0, |last| last + 1);
-                counts.without_name.fetch_add((found.len() - end) as u64, Ordering::Relaxed);
-                found.into_iter().take(end).map(frames_of).collect()
-            }
+        let Some(first) = sources.first().filter(|_| !calls.is_empty()) else { return Vec::new() };
+        let found: Vec<Option<Symbolized<'_>>> = match self.symbols.symbolize(first, Input::AbsAddr(&calls)) {
+            Ok(found) => found.into_iter().map(Some).collect(),
             Err(error) => {
-                tracing::debug!(%error, "a stack has no names");
-                counts.without_name.fetch_add(calls.len() as u64, Ordering::Relaxed);
-                Vec::new()
+                tracing::debug!(%error, "a stack has no names at once");
+                self.one_by_one(sources, &calls, counts)
             }
-        }
+        };
+        // A program without frame pointers uses the register otherwise: what follows then is no code.
+        let is_known = |found: &Option<Symbolized<'_>>| found.as_ref().is_some_and(|found| found.as_sym().is_some());
+        let end = found.iter().rposition(is_known).map_or(0, |last| last + 1);
+        counts.without_name.fetch_add((found.len() - end) as u64, Ordering::Relaxed);
+        let known = found.into_iter().take(end);
+        known.map(|found| found.map_or_else(|| vec![Frame::default()], frames_of)).collect()
+    }
+
+    /// Each address alone: a file whose debugging information is damaged costs its own files and lines, and no other
+    /// file's.
+    fn one_by_one(&self, sources: &[Source<'_>], calls: &[u64], counts: &Counts) -> Vec<Option<Symbolized<'_>>> {
+        let mut damaged = 0;
+        let of = |at: u64| {
+            let mut tried = sources.iter().map(|source| self.symbols.symbolize(source, Input::AbsAddr(&[at])));
+            let (n, mut found) = tried.by_ref().enumerate().find_map(|(n, found)| Some((n, found.ok()?)))?;
+            damaged |= u64::from(n > 0);
+            found.pop()
+        };
+        let found = calls.iter().copied().map(of).collect();
+        counts.damaged.fetch_add(damaged, Ordering::Relaxed);
+        found
     }
 }
 

@@ -35,19 +35,20 @@ impl Tables {
     }
 
     /// Counters of this table, in the order of [`COUNTERS`].
-    fn counts(&self) -> [u64; 7] {
-        let [named, unnamed, not_named] = self.names.counts();
+    fn counts(&self) -> [u64; 8] {
+        let [named, unnamed, not_named, damaged] = self.names.counts();
         let copies = self.copies.as_ref().map_or([0; 4], |(_, unwinding)| unwinding.counts());
         let [whole, partly, failed, lost] = copies;
-        [named, unnamed, not_named, whole, partly, failed, lost]
+        [named, unnamed, not_named, damaged, whole, partly, failed, lost]
     }
 }
 
 /// Names of the counters.
-const COUNTERS: [&str; 7] = [
+const COUNTERS: [&str; 8] = [
     "stack_frames_named",
     "stack_frames_without_name",
     "stacks_not_named",
+    "stacks_debug_damaged",
     "stack_copies_followed",
     "stack_copies_followed_partly",
     "stack_copies_not_followed",
@@ -61,7 +62,7 @@ pub(crate) struct Stacks {
     /// Stacks that gave way to newer ones before they were read.
     overwritten: u64,
     /// Counters of former tables.
-    before: [u64; 7],
+    before: [u64; 8],
 }
 
 /// A stack as the kernel programs have taken it.
@@ -125,7 +126,7 @@ impl Stacks {
 
     /// Counters since the start.
     pub(crate) fn counters(&self) -> [(&'static str, u64); 8] {
-        let now = self.tables.as_ref().map_or([0; 7], Tables::counts);
+        let now = self.tables.as_ref().map_or([0; 8], Tables::counts);
         std::array::from_fn(|n| match COUNTERS.get(n) {
             Some(name) => (*name, now[n] + self.before[n]),
             None => ("stacks_overwritten", self.overwritten),
