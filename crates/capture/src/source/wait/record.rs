@@ -57,8 +57,7 @@ pub(crate) fn read(record: &[u8], clock: &Clock, find: &mut Find<'_>) -> Option<
         .filter(|w| head.exchange != 0 || w.ran_ns == 0 || w.ran_ns >= head.since_ns)
         .collect();
     raw.sort_by_key(|w| w.stopped_ns);
-    let next = raw.iter().skip(1).map(Some).chain([None]);
-    let waits = raw.iter().zip(next).map(|(w, next)| wait(head.pid, w, next, clock, find)).collect();
+    let waits = raw.iter().enumerate().map(|(n, w)| wait(head.pid, w, &raw[n + 1..], clock, find)).collect();
     let waits = ThreadWaits {
         pid: head.pid,
         tid: head.tid,
@@ -76,7 +75,8 @@ fn text(bytes: &[u8]) -> Text {
     Text::from_utf8_lossy(&bytes[..end])
 }
 
-fn wait(pid: u32, w: &Wait, next: Option<&Wait>, clock: &Clock, facts: &mut Find<'_>) -> ThreadWait {
+/// `later`: the thread's later waits.
+fn wait(pid: u32, w: &Wait, later: &[Wait], clock: &Clock, facts: &mut Find<'_>) -> ThreadWait {
     let (syscall, about) = find(w.call).map_or(("", None), |(name, about)| (name, Some(about)));
     let ready = u32::from(w.state) == WS_WAIT_READY;
     let woken_ns = if ready { w.stopped_ns } else { w.woken_ns.max(w.stopped_ns) };
@@ -92,7 +92,7 @@ fn wait(pid: u32, w: &Wait, next: Option<&Wait>, clock: &Clock, facts: &mut Find
         Some(about) => kind(about, w),
     };
     let waker = waker(pid, w, kind);
-    let kind = if is_timeout(w, next, kind, &waker) { WaitKind::Sleep } else { kind };
+    let kind = if is_timeout(pid, w, later, kind, &waker) { WaitKind::Sleep } else { kind };
     let on_file = !ready && matches!(about, Some(About::File | About::OnlyFile(_) | About::Poll)) && w.fd >= 0;
     let resource = match w.file & TYPE {
         _ if kind == WaitKind::Lock && syscall.starts_with("futex") => format!("{:#x}", w.about).into(),
@@ -131,11 +131,15 @@ fn kind(about: About, w: &Wait) -> WaitKind {
     }
 }
 
-/// Who waits for a lock until a time that comes, and then for something else, has slept. Who waits for the same lock
-/// again did wait for the lock: an interpreter's lock is asked for every few milliseconds.
-fn is_timeout(w: &Wait, next: Option<&Wait>, kind: WaitKind, waker: &Waker) -> bool {
-    let again = next.is_some_and(|next| next.call == w.call && next.about & !7 == w.about & !7);
-    kind == WaitKind::Lock && *waker == Waker::Timer && !again
+/// Who waits for a lock until a time that comes has slept. But who waits for the same lock at once again, until a
+/// thread wakes it, did wait for the lock: an interpreter's lock is asked for every few milliseconds. Java's sleep may
+/// wait twice as its time is not over yet: a time ends the last wait, too.
+fn is_timeout(pid: u32, w: &Wait, later: &[Wait], kind: WaitKind, waker: &Waker) -> bool {
+    if kind != WaitKind::Lock || *waker != Waker::Timer {
+        return false;
+    }
+    let mut again = later.iter().take_while(|next| next.call == w.call && next.about & !7 == w.about & !7);
+    again.all(|next| next.woken_ns != 0 && self::waker(pid, next, kind) == Waker::Timer)
 }
 
 /// What ended a wait. An interrupt within a system call of some thread looks as if that thread had done it, so the call
@@ -245,10 +249,14 @@ mod tests {
     fn a_lock_that_is_not_asked_for_again_was_a_sleep() {
         let w = Wait { call: find_number("futex"), waker: WS_WAKER_INTERRUPT as u8, about: 64, ..waited() };
         assert_eq!(one(w).kind, WaitKind::Sleep);
-        let again = Wait { stopped_ns: 7_000, ran_ns: 8_000, about: 68, ..w };
-        assert!(!is_timeout(&w, Some(&again), WaitKind::Lock, &Waker::Timer));
         let waker_call = find_number("futex");
         let woken = Wait { waker: WS_WAKER_TARGET as u8, waker_pid: 7, waker_tid: 9, waker_call, ..w };
+        let later = |w: Wait| Wait { stopped_ns: 7_000, woken_ns: 7_500, ran_ns: 8_000, about: 68, ..w };
+        let slept = |later: &[Wait]| is_timeout(7, &w, later, WaitKind::Lock, &Waker::Timer);
+        assert!(slept(&[later(w)]) && slept(&[later(w), Wait { about: 128, ..later(woken) }]));
+        assert!(!slept(&[later(woken)]) && !slept(&[later(w), later(woken)]));
+        // It still waits.
+        assert!(!slept(&[Wait { woken_ns: 0, ran_ns: 0, ..later(w) }]));
         assert_eq!((one(woken).kind, &*one(woken).resource), (WaitKind::Lock, "0x40"));
     }
 
