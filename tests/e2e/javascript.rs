@@ -1,7 +1,7 @@
 //! Functions of JavaScript in stacks: a server writes down its own stacks, and each function is compared.
 
 use crate::callers::{compared, without_line};
-use crate::harness::{can_trace, has, root};
+use crate::harness::{can_trace, has, root, Span};
 use crate::stacks::{longest, traced, written};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -58,4 +58,26 @@ fn functions_of_javascript_are_told_as_the_program_knows_them() {
         println!("{version}: {right} of {all} functions of JavaScript are right");
         assert!(right * 100 >= all * 95, "{version}: {right} of {all}");
     }
+}
+
+#[test]
+fn of_a_deep_recursion_in_javascript_the_innermost_functions_are_told() {
+    let test = "javascript_recursion";
+    if !can_trace(test) || !has(test, &["node"]) {
+        return;
+    }
+    for (node, version) in nodes() {
+        let dir = tempfile::tempdir_in(root().join("target")).unwrap();
+        let program = server(&PathBuf::from(format!("{} --stack-size=4000", node.display())), dir.path());
+        let spans = traced(&program, &["/sleep/30", "/recursion/40"]);
+        assert_innermost(&spans[1], "deep", &version);
+    }
+}
+
+/// Of a recursion of 10,000 levels, tens of the innermost functions are told.
+pub(crate) fn assert_innermost(span: &Span, function: &str, version: &str) {
+    let told: Vec<String> = longest(span).0.iter().map(|frame| without_line(frame, false)).collect();
+    let levels = told.iter().filter(|name| *name == function).count();
+    println!("{version}: {levels} levels of {} functions", told.len());
+    assert!(levels > 50, "{version}: {told:#?}");
 }

@@ -36,6 +36,8 @@ listed_enum! {
         CpuLimit = 9,
         /// The end of a process.
         Process = 10,
+        /// The runtime of its language, which had stopped it.
+        Runtime = 11,
     }
 }
 
@@ -54,6 +56,7 @@ impl WaitKind {
             WaitKind::RunQueue => "run-queue",
             WaitKind::CpuLimit => "cpu-limit",
             WaitKind::Process => "process",
+            WaitKind::Runtime => "runtime",
         }
     }
 }

@@ -167,6 +167,15 @@ public class Stacks {
         Late.Once.touch();
     }
 
+    /** Another thread asks for a collection of garbage, and there is some: the machine stops this one meanwhile. */
+    static void stopped(Asked asked) {
+        Object[] kept = IntStream.range(0, 1_000_000).mapToObj(n -> new long[4]).toArray();
+        var collector = new Thread(System::gc);
+        collector.start();
+        while (collector.isAlive()) turns = Shop.mix(turns, kept.length);
+        asked.spin();
+    }
+
     static void work(String what, Asked asked) {
         switch (what) {
             case "sleep" -> asked.sleep();
@@ -175,6 +184,8 @@ public class Stacks {
             case "method" -> new Shop().price(asked);
             case "made" -> new Shop(asked);
             case "deep" -> deep(asked, 20);
+            case "recursion" -> deep(asked, 10_000);
+            case "stopped" -> stopped(asked);
             case "sorted" -> sorted(asked);
             case "streamed" -> streamed(asked);
             case "letters" -> größe(asked);

@@ -77,6 +77,7 @@ const work = {
     });
   },
   deep: (path, ms) => deep(path, ms, 20),
+  recursion: (path, ms) => deep(path, ms, 10000),
   letters(path, ms) {
     const größe = () => sleepWork(path, ms);
     größe();

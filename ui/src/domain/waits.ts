@@ -13,6 +13,7 @@ const LABELS: Record<string, string> = {
   "run-queue": "no processor",
   "cpu-limit": "CPU limit",
   process: "end of a process",
+  runtime: "runtime",
   other: "kernel",
 };
 

@@ -11,6 +11,7 @@ mod flame;
 mod marks;
 mod parts;
 mod reports;
+mod runtime;
 mod sdk;
 mod served;
 mod story;

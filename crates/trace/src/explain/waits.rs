@@ -7,6 +7,7 @@
 use super::breakdown::{covered_ns, Call, Piece};
 use super::marks::Point;
 use super::parts::Parts;
+use super::runtime::stopped_for;
 use super::served::Served;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -290,12 +291,14 @@ impl Threads {
         }
         let own_call = w.socket != 0 && calls.iter().any(|call| call.socket == w.socket);
         let follows = matches!(w.kind, WaitKind::Lock | WaitKind::Pipe | WaitKind::Epoll);
+        let held_by = if follows { self.holders(&w.waker, s.tid, blocked) } else { Vec::new() };
+        let stopped_for = stopped_for(w.kind, &w.waker, &held_by);
         Some(SpanWait {
-            kind: w.kind,
+            kind: stopped_for.map_or(w.kind, |_| WaitKind::Runtime),
             syscall: w.syscall.into(),
-            resource: w.resource.clone(),
+            resource: stopped_for.map_or_else(|| w.resource.clone(), Text::from),
             woken_by: self.name(&w.waker),
-            held_by: if follows { self.holders(&w.waker, s.tid, blocked) } else { Vec::new() },
+            held_by,
             in_call: own_call || covered_ns(blocked.0, blocked.1, calls) * 10 >= blocked_ns * 9,
             ..wait
         })

@@ -66,7 +66,12 @@ impl Waited {
         let mut text = phrase(self.kind, &self.syscall, &self.resource);
         let holders = holders(&self.held_by);
         if !holders.is_empty() {
-            let _ = write!(text, "{}{holders}", if self.kind == WaitKind::Lock { " held by " } else { ", woken by " });
+            let by = match self.kind {
+                WaitKind::Lock => " held by ",
+                WaitKind::Runtime => " by ",
+                _ => ", woken by ",
+            };
+            let _ = write!(text, "{by}{holders}");
         } else if !self.woken_by.is_empty() && self.woken_by != "timer" {
             let _ = write!(text, ", woken by {}", plain::line(&self.woken_by));
         }
@@ -155,6 +160,8 @@ fn phrase(kind: WaitKind, syscall: &str, resource: &str) -> String {
         WaitKind::RunQueue => "was ready and got no processor".into(),
         WaitKind::CpuLimit => "was held back by its CPU limit".into(),
         WaitKind::Process => "waited for a process to end".into(),
+        WaitKind::Runtime if resource == "safepoint" => "was stopped by its runtime (safepoint)".into(),
+        WaitKind::Runtime => format!("was stopped by its runtime for a {resource} (safepoint)"),
         WaitKind::Other if syscall.is_empty() => "waited in the kernel".into(),
         WaitKind::Other => format!("waited in the kernel ({syscall})"),
     }

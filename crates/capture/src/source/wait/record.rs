@@ -184,7 +184,7 @@ fn may_end(kind: WaitKind, w: &Wait, own: bool) -> bool {
         WaitKind::Epoll => own && (writes || ends),
         WaitKind::Process => ends || call == "execve",
         WaitKind::Other => true,
-        WaitKind::Sleep | WaitKind::PageFault | WaitKind::RunQueue | WaitKind::CpuLimit => false,
+        WaitKind::Sleep | WaitKind::PageFault | WaitKind::RunQueue | WaitKind::CpuLimit | WaitKind::Runtime => false,
     }
 }
 
