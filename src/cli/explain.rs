@@ -7,10 +7,10 @@ use crate::config::Config;
 use crate::slow::form;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
-use serde_json::Value;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wirespan_model::{plain, Attr, Span, SpanId, Trace};
+use wirespan_model::{plain, Span, SpanId, TapSide, Trace};
 use wirespan_trace::{Comparison, Parts, Story, Usual};
 
 /// Most spans of the same endpoint that are compared.
@@ -64,7 +64,11 @@ pub(super) fn explain_span(client: &ClientArgs, format: Format, id: &str, config
     let answer = client.get(config, &format!("/api/v1/trace/{}/model", encode(id)))?;
     let trace: Trace = serde_json::from_value(answer).context("the server is of another version")?;
     let span = chosen(&trace, id)?;
-    let story = Story::of(&trace, span.id, usual(client, config, span)?).context("the trace has no such span")?;
+    let mut others = Others { client, config, known: HashMap::new(), failed: None };
+    let story = Story::of(&trace, span.id, &mut |span| others.usual(span)).context("the trace has no such span")?;
+    if let Some(error) = others.failed {
+        return Err(error);
+    }
     match format {
         Format::Json => println!("{}", plain::json(&serde_json::to_string_pretty(&story)?)),
         Format::Text => print!("{}", story.text()),
@@ -74,10 +78,9 @@ pub(super) fn explain_span(client: &ClientArgs, format: Format, id: &str, config
 
 /// The slowest requests that meet the conditions, beside the others.
 fn compare(args: &ExplainArgs, conditions: &str, config: &Config) -> Result<()> {
-    let path = format!("/api/v1/spans?q={}&from={}&limit={MOST}", encode(conditions), encode(&args.from));
-    let answer = args.client.get(config, &path)?;
-    let served = answer["spans"].as_array().into_iter().flatten().filter(|span| span["tap"] == "server-process");
-    let spans: Vec<Span> = served.filter_map(compared).collect();
+    let path = format!("/api/v1/spans/model?q={}&from={}&limit={MOST}", encode(conditions), encode(&args.from));
+    let mut spans = spans(&args.client, config, &path)?;
+    spans.retain(|span| span.tap == TapSide::ServerProcess);
     let Some(found) = Comparison::of(spans.iter()) else {
         bail!(
             "{} of the requests that meet `{conditions}` since {} say where their time went: too few to compare",
@@ -113,38 +116,42 @@ fn longest(trace: &Trace) -> Option<&Span> {
 /// That request in words, if it is known where its time went.
 pub(super) fn longest_in_words(trace: &Trace) -> Option<String> {
     let span = longest(trace).filter(|span| Parts::of(span).is_some())?;
-    Story::of(trace, span.id, None).map(|story| story.text())
+    Story::of(trace, span.id, &mut |_| None).map(|story| story.text())
 }
 
-/// What is usual for requests like this one: same service, observation point, operation and form of the target.
-fn usual(client: &ClientArgs, config: &Config, span: &Span) -> Result<Option<Usual>> {
-    let service = &*span.resource.service;
-    if service.is_empty() || service.contains(char::is_whitespace) {
-        return Ok(None);
+/// Spans of the query API.
+fn spans(client: &ClientArgs, config: &Config, path: &str) -> Result<Vec<Span>> {
+    serde_json::from_value(client.get(config, path)?).context("the server is of another version")
+}
+
+/// Asks for spans to compare with.
+struct Others<'a> {
+    client: &'a ClientArgs,
+    config: &'a Config,
+    /// What was asked for already.
+    known: HashMap<String, Vec<Span>>,
+    failed: Option<anyhow::Error>,
+}
+
+impl Others<'_> {
+    /// What is usual for spans like this one: same service, observation point, operation and form of the target, in the
+    /// hour before.
+    fn usual(&mut self, span: &Span) -> Option<Usual> {
+        let service = &*span.resource.service;
+        if self.failed.is_some() || service.is_empty() || service.contains(char::is_whitespace) {
+            return None;
+        }
+        let conditions = format!("service={service} tap={} operation={}", span.tap.as_str(), span.operation);
+        let conditions = encode(conditions.trim_end_matches("operation="));
+        if !self.known.contains_key(&conditions) {
+            let from_ns = span.start_ns.saturating_sub(BEFORE_NS);
+            let path = format!("/api/v1/spans/model?q={conditions}&from={from_ns}&limit={COMPARED}");
+            let found = spans(self.client, self.config, &path);
+            let found = found.map_err(|error| self.failed = Some(error)).ok()?;
+            self.known.insert(conditions.clone(), found);
+        }
+        let own = form(&span.target);
+        let is_alike = |other: &&Span| other.id != span.id && form(&other.target) == own;
+        Usual::of(self.known.get(&conditions)?.iter().filter(is_alike))
     }
-    let conditions = format!("service={service} operation={}", span.operation);
-    let from_ns = span.start_ns.saturating_sub(BEFORE_NS);
-    let path = format!(
-        "/api/v1/spans?q={}&from={from_ns}&limit={COMPARED}",
-        encode(conditions.trim_end_matches("operation="))
-    );
-    let answer = client.get(config, &path)?;
-    let own = form(&span.target);
-    let alike: Vec<Span> = answer["spans"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|other| other["tap"] == span.tap.as_str() && other["id"] != span.id.to_string())
-        .filter(|other| other["target"].as_str().is_some_and(|target| form(target) == own))
-        .filter_map(compared)
-        .collect();
-    Ok(Usual::of(alike.iter()))
-}
-
-/// Id, duration and parts of a span of the query API.
-fn compared(span: &Value) -> Option<Span> {
-    let part = |key: &'static str| Some((key.into(), span["attributes"][key].as_i64()?.into()));
-    let attrs: Vec<Attr> = Parts::KEYS.into_iter().filter_map(part).collect();
-    let id = SpanId(u64::from_str_radix(span["id"].as_str()?, 16).ok()?);
-    Some(Span { id, end_ns: span["duration_ns"].as_u64()?, attrs, ..Span::default() })
 }

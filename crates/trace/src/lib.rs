@@ -30,7 +30,7 @@ pub use assemble::{assemble, AssembleError, Limits, SpanIndex};
 pub use crossings::cross_hosts;
 pub use explain::{
     folded, Comparison, Explainer, Flame, FlameBox, FlameKind, Group, Held, Parts, SdkStats, Side, Step, Story, Usual,
-    Waited,
+    UsualWaits, Waited,
 };
 pub use fold::{fold, is_noise};
 pub use forest::{derived_trace_id, link};

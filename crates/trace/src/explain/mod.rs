@@ -13,11 +13,13 @@ mod parts;
 mod reports;
 mod runtime;
 mod sdk;
+mod sentences;
 mod served;
 mod story;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod usual;
 mod waits;
 mod words;
 
@@ -25,7 +27,8 @@ pub use comparison::{Comparison, Group};
 pub use flame::{folded, Flame, FlameBox, FlameKind, Side};
 pub use parts::Parts;
 pub use sdk::{Held, SdkStats};
-pub use story::{Step, Story, Usual};
+pub use story::{Step, Story};
+pub use usual::{Usual, UsualWaits};
 pub use words::Waited;
 
 use breakdown::{pieces, points, Call};

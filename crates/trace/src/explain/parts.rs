@@ -47,6 +47,11 @@ impl Parts {
         "not known",
     ];
 
+    /// The place of [`Parts::blocked`] in [`Parts::values`].
+    pub(super) const BLOCKED: usize = 3;
+    /// The place of [`Parts::children`] there.
+    pub(super) const CHILDREN: usize = 4;
+
     /// The parts, in the order of [`Parts::KEYS`].
     pub fn values(&self) -> [u64; 7] {
         [self.on_cpu, self.run_queue, self.cpu_limit, self.blocked, self.children, self.other_requests, self.unknown]

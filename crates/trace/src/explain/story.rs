@@ -1,12 +1,15 @@
 //! Where the time of a span went, in words: part by part, then along the calls that took longest.
 
+use super::sentences::{against_usual, sentence};
+use super::usual::{Change, Usual, TELLING};
 use super::words::{place, Waited};
 use super::Parts;
 use crate::tree::{duration, service_name};
 use serde::Serialize;
 use std::fmt::Write as _;
+use wirespan_model::stack::Stack;
 use wirespan_model::syscalls::SpanCalls;
-use wirespan_model::wait::WaitKind;
+use wirespan_model::wait::{SpanWaits, SAMPLE_NS};
 use wirespan_model::{plain, Span, SpanId, SpanKind, Trace, TraceSpan};
 
 /// Longest chain of calls that is followed.
@@ -15,8 +18,6 @@ const MOST_STEPS: usize = 12;
 const MOST_CALLS: usize = 8;
 /// Most groups of waits that are told.
 const MOST_WAITS: usize = 6;
-/// A part of at least this share of a span is followed or told.
-const TELLING: f64 = 0.05;
 const BAR: usize = 30;
 
 /// A span and the parts of its time.
@@ -37,38 +38,36 @@ pub struct Step {
     pub queue_ns: u64,
     /// Where that went; `None` if it is not known: no thread of it was seen.
     pub parts: Option<Parts>,
+    /// What is usual for such spans, if there are some to compare with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usual: Option<Usual>,
     /// What it waited for, longest first; `None` if its waits were not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<Vec<Waited>>,
+    /// In which code it ran most often, and for about how long, ns; `None` if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_in: Option<(Stack, u64)>,
     /// The system calls that its threads made; `None` if they were not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syscalls: Option<SpanCalls>,
 }
 
-/// What is usual for such spans: medians.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Usual {
-    /// Number of spans that were compared.
-    pub spans: usize,
-    /// Duration, ns.
-    pub duration_ns: u64,
-    /// Parts.
-    pub parts: Parts,
-}
-
 /// Why a span took its time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Story {
-    /// The span, then, as long as most of the time was spent in calls, the longest call and the span that answered it.
+    /// The span, then, as long as calls say most, the call that says most and the span that answered it. What says most
+    /// is what has grown most, or what took longest if it is no slower than usual.
     pub path: Vec<Step>,
     /// Its calls, longest first.
     pub calls: Vec<Step>,
-    /// What is usual, if there are spans to compare with.
-    pub usual: Option<Usual>,
 }
 
 impl Step {
-    fn of(span: &Span) -> Self {
+    fn of(span: &Span, usual: Option<Usual>) -> Self {
+        let ran_in = SpanWaits::of(span).and_then(|told| {
+            let most = told.samples.first()?;
+            Some((told.stacks.get(most.stack as usize)?.clone(), u64::from(most.times) * SAMPLE_NS))
+        });
         Step {
             span: span.id.to_string(),
             service: service_name(span),
@@ -77,44 +76,56 @@ impl Step {
             asked: (span.kind == SpanKind::Client).then(|| span.tuple.server.to_string()),
             queue_ns: u64::from(span.tcp.queue_us) * 1000,
             parts: Parts::of(span),
+            usual,
             waits: Waited::of(span),
+            ran_in,
             syscalls: SpanCalls::of(span),
         }
     }
-}
 
-impl Usual {
-    /// Of these spans; `None` if none tells its parts.
-    pub fn of<'a>(spans: impl Iterator<Item = &'a Span>) -> Option<Self> {
-        let known: Vec<(&Span, Parts)> = spans.filter_map(|span| Some((span, Parts::of(span)?))).collect();
-        let median = |all: &mut dyn Iterator<Item = u64>| {
-            let mut all: Vec<u64> = all.collect();
-            let middle = all.len() / 2;
-            *all.select_nth_unstable(middle).1
-        };
-        (!known.is_empty()).then(|| Usual {
-            spans: known.len(),
-            duration_ns: median(&mut known.iter().map(|(span, _)| span.duration_ns())),
-            parts: Parts::from(std::array::from_fn(|part| median(&mut known.iter().map(|(_, p)| p.values()[part])))),
-        })
+    /// What is new in it, if it is slower than usual.
+    pub(super) fn change(&self) -> Option<Change<'_>> {
+        self.usual.as_ref()?.change(self.duration_ns, self.parts.as_ref()?, self.waits.as_deref())
+    }
+
+    /// Which of [`Parts::values`] says most: what has grown most, else the longest.
+    pub(super) fn telling_part(&self) -> Option<usize> {
+        let values = self.parts.as_ref()?.values();
+        let longest = (0..values.len()).max_by_key(|part| (values[*part], std::cmp::Reverse(*part)));
+        self.change().map(|change| change.part).or(longest)
+    }
+
+    /// By how much it took longer than usual, ns.
+    pub(super) fn above_ns(&self) -> u64 {
+        self.duration_ns.saturating_sub(self.usual.as_ref().map_or(0, |usual| usual.duration_ns))
     }
 }
 
 impl Story {
-    /// The story of a span of this trace; `None` if it is not in it.
-    pub fn of(trace: &Trace, id: SpanId, usual: Option<Usual>) -> Option<Self> {
-        let first = trace.spans.iter().find(|s| s.span.id == id)?;
-        let mut path = vec![Step::of(&first.span)];
-        let mut at = first;
-        while path.len() < MOST_STEPS && is_mostly_calls(&at.span) {
-            let Some(longest) = below(trace, at).max_by_key(|s| s.span.duration_ns()) else { break };
-            path.push(Step::of(&longest.span));
-            at = longest;
+    /// The story of a span of this trace; `None` if it is not in it. `usual` says what is usual for spans like one.
+    pub fn of(trace: &Trace, id: SpanId, usual: &mut dyn FnMut(&Span) -> Option<Usual>) -> Option<Self> {
+        let mut at = trace.spans.iter().find(|s| s.span.id == id)?;
+        let mut path = vec![Step::of(&at.span, usual(&at.span))];
+        let mut calls: Option<Vec<Step>> = None;
+        while path.len() < MOST_STEPS {
+            let mut longest: Vec<&TraceSpan> = below(trace, at).collect();
+            longest.sort_by_key(|s| std::cmp::Reverse(s.span.duration_ns()));
+            longest.truncate(MOST_CALLS);
+            let is_followed = path.last().and_then(Step::telling_part) == Some(Parts::CHILDREN);
+            let is_slower = path.last().is_some_and(|step| step.change().is_some());
+            let mut usual = |s: &TraceSpan| if is_followed { usual(&s.span) } else { None };
+            let steps: Vec<Step> = longest.iter().map(|s| Step::of(&s.span, usual(s))).collect();
+            let next = steps.iter().zip(&longest).max_by_key(|(step, _)| match is_slower {
+                true => step.above_ns(),
+                false => step.duration_ns,
+            });
+            let next = next.filter(|_| is_followed).map(|(step, s)| (step.clone(), *s));
+            calls.get_or_insert(steps);
+            let Some((step, span)) = next else { break };
+            path.push(step);
+            at = span;
         }
-        let mut calls: Vec<Step> = below(trace, first).map(|s| Step::of(&s.span)).collect();
-        calls.sort_by_key(|step| std::cmp::Reverse(step.duration_ns));
-        calls.truncate(MOST_CALLS);
-        Some(Story { path, calls, usual })
+        Some(Story { path, calls: calls.unwrap_or_default() })
     }
 
     /// For people.
@@ -123,7 +134,7 @@ impl Story {
         let Some(first) = self.path.first() else { return out };
         let _ = writeln!(out, "{}: {}  {}\n", first.service, first.name, short(first.duration_ns));
         match &first.parts {
-            Some(parts) => table(&mut out, first.duration_ns, parts, self.usual.as_ref()),
+            Some(parts) => table(&mut out, first.duration_ns, parts, first.usual.as_ref()),
             None => out.push_str("  Where the time went is not known: no thread of this span was seen.\n"),
         }
         if share(first.queue_ns, first.duration_ns) >= TELLING {
@@ -139,17 +150,12 @@ impl Story {
         if let Some(calls) = &first.syscalls {
             calls_table(&mut out, calls);
         }
-        if let Some(usual) = &self.usual {
-            let _ =
-                writeln!(out, "\n  Usual for this endpoint (median of {}): {}.", usual.spans, short(usual.duration_ns));
-            if let Some(more) = first.parts.as_ref().and_then(|parts| most_above(first.duration_ns, parts, usual)) {
-                let _ = writeln!(out, "  {more}");
-            }
-        }
+        let _ = writeln!(out, "\n  {}", against_usual(first));
         if !self.calls.is_empty() {
             out.push_str("\n  Its calls:\n");
             for call in &self.calls {
-                let _ = writeln!(out, "  {:>9}  {}", short(call.duration_ns), call.name);
+                let usual = call.usual.as_ref().map(|usual| format!("  (usually {})", short(usual.duration_ns)));
+                let _ = writeln!(out, "  {:>9}  {}{}", short(call.duration_ns), call.name, usual.unwrap_or_default());
             }
         }
         out.push_str("\n  In words:\n");
@@ -166,11 +172,7 @@ fn below<'a>(trace: &'a Trace, of: &TraceSpan) -> impl Iterator<Item = &'a Trace
     trace.spans.iter().filter(move |s| s.link.is_some_and(|link| link.parent == id))
 }
 
-fn is_mostly_calls(span: &Span) -> bool {
-    Parts::of(span).is_some_and(|parts| parts.values().iter().all(|part| *part <= parts.children))
-}
-
-fn short(ns: u64) -> String {
+pub(super) fn short(ns: u64) -> String {
     duration(i128::from(ns))
 }
 
@@ -219,46 +221,6 @@ fn calls_table(out: &mut String, calls: &SpanCalls) {
     }
 }
 
-/// The part that has grown most against what is usual.
-fn most_above(all: u64, parts: &Parts, usual: &Usual) -> Option<String> {
-    let more = |(words, (now, then)): (&'static str, (u64, u64))| (now.saturating_sub(then), words, then);
-    let both = parts.values().into_iter().zip(usual.parts.values());
-    let (above, words, then) = Parts::WORDS.into_iter().zip(both).map(more).max()?;
-    let telling = share(above, all) >= TELLING && all > usual.duration_ns;
-    telling.then(|| format!("Most of what is new: {words}, {} more than {}.", short(above), short(then)))
-}
-
-/// What took most of a span. `is_last`: nothing is known of what happened at the other end of a call.
-fn sentence(step: &Step, is_last: bool) -> String {
-    let all = short(step.duration_ns);
-    let Some(parts) = &step.parts else { return format!("{}, {all}: where it went is not known", step.name) };
-    let values = parts.values();
-    let most = (0..values.len()).max_by_key(|part| values[*part]).unwrap_or(0);
-    let of = format!("{} of {all}", short(values[most]));
-    let blocked = |w: &&Waited| !w.in_call && !matches!(w.kind, WaitKind::RunQueue | WaitKind::CpuLimit);
-    let longest = step.waits.iter().flatten().find(blocked);
-    let why = match most {
-        0 => format!("ran for {of}: the work itself takes the time"),
-        1 => format!("was ready for {of} and got no processor: something else ran there"),
-        2 => format!("was held back for {of} by the CPU limit of its cgroup"),
-        3 if longest.is_some() => {
-            let told = longest.map(|w| format!("{} of {all}: {}", short(w.duration_ns), w.text()));
-            return format!("{}, {}", step.name, told.unwrap_or_default());
-        }
-        3 => format!(
-            "slept for {of}, and not in a call that was seen: a lock, a timer, a disk, or traffic that is not traced"
-        ),
-        4 => match &step.asked {
-            Some(end) if is_last => format!("waited for {of} for the answer of {end}, of which no span was seen"),
-            Some(end) => format!("waited for {of} for the answer of {end}"),
-            None => format!("waited for {of} in its calls"),
-        },
-        5 => format!("waited for {of} because its thread worked for other requests"),
-        _ => format!("{of} is not known: another thread took over, and how long it waited was not seen"),
-    };
-    format!("{}, {why}", step.name)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -292,25 +254,48 @@ mod tests {
             (span(3, "shop", "GET /pay", 70, Parts { children: 70 * ms, ..Parts::default() }), Some(1)),
             (span(4, "pay", "GET /pay", 69, Parts { blocked: 60 * ms, on_cpu: 9 * ms, ..Parts::default() }), Some(3)),
         ]);
-        let usual = Usual::of(std::iter::once(&span(
-            9,
-            "shop",
-            "GET /buy",
-            30,
-            Parts { on_cpu: 9 * ms, children: 21 * ms, ..Parts::default() },
-        )));
-        let mut story = Story::of(&all, SpanId(1), usual).unwrap();
+        let usual = span(9, "", "", 30, Parts { on_cpu: 9 * ms, children: 21 * ms, ..Parts::default() });
+        let usual_of = |s: &Span| Usual::of([&usual].into_iter().filter(|_| s.id == SpanId(1)));
+        let mut story = Story::of(&all, SpanId(1), &mut |s| usual_of(s)).unwrap();
         assert!(!story.text().contains("in the socket"));
         story.path[0].queue_ns = 8 * ms;
         assert_eq!(story.path.iter().map(|s| s.duration_ns / ms).collect::<Vec<_>>(), [100, 70, 69]);
         assert_eq!(story.calls.iter().map(|s| s.duration_ns / ms).collect::<Vec<_>>(), [70, 20]);
         let text = story.text();
-        for part in
-            ["90.0ms   90 %", "usually 21.0ms", "69.0ms more than 21.0ms", "slept for 60.0ms of 69.0ms", "lay 8.00ms"]
-        {
+        for part in [
+            "90.0ms   90 %",
+            "usually 21.0ms",
+            "69.0ms more than 21.0ms",
+            "GET /buy, 100ms instead of 30.0ms: 69.0ms more than usual (90.0ms, not 21.0ms) it waited in its calls",
+            "pay: GET /pay, for 60.0ms of 69.0ms it slept",
+            "lay 8.00ms",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert!(Story::of(&all, SpanId(77), None).is_none());
+        assert!(Story::of(&all, SpanId(77), &mut |_| None).is_none());
+    }
+
+    #[test]
+    fn the_call_that_has_grown_is_followed_and_not_the_longest() {
+        let ms = 1_000_000;
+        let calls = |n| Parts { children: n * ms, ..Parts::default() };
+        let all = trace(vec![
+            (span(1, "shop", "GET /buy", 150, calls(150)), None),
+            (span(2, "shop", "GET /price", 80, calls(80)), Some(1)),
+            (span(3, "shop", "GET /pay", 70, calls(70)), Some(1)),
+        ]);
+        let usually = [(1, 90), (2, 79), (3, 10)];
+        let mut usual = |s: &Span| {
+            let (_, ns) = usually.iter().find(|(id, _)| SpanId(*id) == s.id)?;
+            Usual::of([span(9, "", "", *ns, calls(*ns))].iter())
+        };
+        let story = Story::of(&all, SpanId(1), &mut usual).unwrap();
+        assert_eq!(story.path.iter().map(|step| &*step.name).collect::<Vec<_>>(), ["GET /buy", "GET /pay"]);
+        assert!(story.text().contains("80.0ms  GET /price  (usually 79.0ms)"), "{}", story.text());
+        // As long as usual: the longest.
+        let story = Story::of(&all, SpanId(1), &mut |_| Usual::of([span(9, "", "", 150, calls(150))].iter())).unwrap();
+        assert_eq!(story.path[1].name, "GET /price");
+        assert!(story.text().contains("This one took no longer."), "{}", story.text());
     }
 
     #[test]
@@ -322,13 +307,13 @@ mod tests {
             (span(1, "shop", "GET /buy", 90, Parts { children: 90 * ms, ..Parts::default() }), None),
             (call, Some(1)),
         ]);
-        let text = Story::of(&all, SpanId(1), None).unwrap().text();
+        let text = Story::of(&all, SpanId(1), &mut |_| None).unwrap().text();
         assert!(text.contains("for the answer of") && text.contains("no span was seen"), "{text}");
     }
 
     #[test]
     fn a_span_without_clocks_says_so() {
         let all = trace(vec![(span(1, "a", "GET", 5, Parts::default()), None)]);
-        assert!(Story::of(&all, SpanId(1), None).unwrap().text().contains("not known"));
+        assert!(Story::of(&all, SpanId(1), &mut |_| None).unwrap().text().contains("not known"));
     }
 }

@@ -57,6 +57,7 @@ pub(crate) const ORDERS: [&str; 3] = [why::PATH, packets::PATH, fleet::PATH];
 pub(crate) fn routes() -> Router<ViewState> {
     Router::new()
         .route("/api/v1/spans", get(search::spans))
+        .route("/api/v1/spans/model", get(search::model))
         .route("/api/v1/traces", get(search::traces))
         .route("/api/v1/trace/{id}", get(trace::trace))
         .route("/api/v1/trace/{id}/model", get(trace::model))

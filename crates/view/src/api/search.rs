@@ -7,6 +7,8 @@ use crate::shape::{summarise, SpanList, SpanView, TraceList};
 use crate::ViewState;
 use axum::extract::{RawQuery, State};
 use axum::Json;
+use std::sync::Arc;
+use wirespan_model::Span;
 
 const SPANS: usize = 100;
 const MAX_SPANS: usize = 5_000;
@@ -24,6 +26,20 @@ pub(super) async fn spans(State(state): State<ViewState>, RawQuery(raw): RawQuer
         Ok(SpanList { spans: hits.spans.iter().map(|s| SpanView::from(s.as_ref())).collect(), limited: hits.limited })
     });
     Ok(Json(list.await?))
+}
+
+/// The same spans as the model's own structures, for clients of the same version (`wirespan explain`). Not part of the
+/// OpenAPI description.
+pub(super) async fn model(
+    State(state): State<ViewState>,
+    RawQuery(raw): RawQuery,
+) -> Result<Json<Vec<Arc<Span>>>, ApiError> {
+    let query = params::<SearchParams>(raw.as_deref())?.query(SPANS, MAX_SPANS)?;
+    let found = state.query(move |store| {
+        let limit = query.limit;
+        Ok(Search::from(query).run(store, limit)?.spans)
+    });
+    Ok(Json(found.await?))
 }
 
 /// Traces in which at least one span meets every condition. `limit` is a number of traces.
