@@ -3,7 +3,7 @@
 use crate::harness::{can_trace, has, otlp, root, skip, Span, WIRESPAN};
 use serde_json::Value;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PARTS: [&str; 7] = ["on_cpu", "run_queue", "cpu_limit", "blocked", "children", "other_requests", "unknown"];
@@ -14,34 +14,85 @@ const BESIDES_MS: f64 = 12.0;
 /// How far clocks may be off.
 const OFF_MS: f64 = 1.0;
 
+/// Requests, and how many spans the service makes of each. The ids of `job`'s threads must be the kernel's.
+const CASES: [(&str, usize); 4] = [("carried", 4), ("process", 4), ("called", 5), ("job", 1)];
+
+/// Three spans are within one request.
+const EXACT: usize = 3;
+
 #[test]
 fn spans_of_an_sdk_have_the_parts_and_waits_of_their_own_time() {
-    check("sdk_own", "own", Path::new("python3"));
+    check("sdk_own", "own", Path::new("python3"), &CASES, EXACT);
 }
 
 #[test]
 fn the_same_with_opentelemetrys_sdk() {
-    let python = root().join("target/servers/otel_sdk/bin/python3");
-    match python.exists() {
-        true => check("sdk_otel", "sdk", &python),
-        false => skip("sdk_otel", "needs target/servers/otel_sdk: tests/apps/fetch/fetch.py otel_sdk"),
+    if let Some(python) = fetched("sdk_otel", "otel_sdk/bin/python3", "otel_sdk") {
+        check("sdk_otel", "sdk", &python, &CASES, EXACT);
     }
 }
 
-fn check(test: &str, which: &str, python: &Path) {
+#[test]
+fn the_same_with_the_sdk_for_cpp() {
+    let Some(sdk) = fetched("sdk_cpp", "otel_cpp/include", "otel_cpp") else { return };
+    if !has("sdk_cpp", &["c++"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (program, libraries) = (dir.path().join("service"), sdk.with_file_name("lib"));
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-O1", "-pthread", "-DHAVE_ABSEIL", "-DOPENTELEMETRY_ABI_VERSION_NO=1", "-I"]);
+    compiler.arg(&sdk).arg(root().join("tests/apps/sdk/service.cc")).arg("-o").arg(&program).arg("-L").arg(&libraries);
+    let named = ["trace", "resources", "common", "exporter_otlp_http"].map(|name| format!("-lopentelemetry_{name}"));
+    let found = format!("-Wl,--disable-new-dtags,-rpath,{}", libraries.display());
+    let done = compiler.args(named).args(["-labsl_bad_variant_access", &found]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    check("sdk_cpp", &program.display().to_string(), Path::new("python3"), &CASES, EXACT);
+}
+
+#[test]
+fn the_same_with_the_sdk_for_go() {
+    if let Some(program) = fetched("sdk_go", "otel_go", "otel_go") {
+        // A goroutine that has slept goes on on any thread: for which request a thread ran is not always known.
+        check("sdk_go", &program.display().to_string(), Path::new("python3"), &CASES[..3], 0);
+    }
+}
+
+#[test]
+fn the_same_with_the_sdk_for_java() {
+    let Some(jars) = fetched("sdk_java", "otel_java", "otel_java") else { return };
+    if !has("sdk_java", &["java"]) {
+        return;
+    }
+    let path = format!("{}/*:{}-classes", jars.display(), jars.display());
+    check("sdk_java", &format!("java -cp {path} Service"), Path::new("python3"), &CASES[..3], EXACT);
+}
+
+/// What fetch.py has put below target/servers; says how to get it if it is not there.
+fn fetched(test: &str, path: &str, part: &str) -> Option<PathBuf> {
+    let path = root().join("target/servers").join(path);
+    if !path.exists() {
+        skip(test, &format!("needs target/servers/{part}: tests/apps/fetch/fetch.py {part}"));
+        return None;
+    }
+    Some(path)
+}
+
+/// `exact`: of so many spans it must be known to the microsecond where their time went.
+fn check(test: &str, which: &str, python: &Path, cases: &[(&str, usize)], exact: usize) {
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
     }
-    let Some(wrong) = wrong_spans(test, which, python) else { return };
+    let Some(wrong) = wrong_spans(test, which, python, cases, exact) else { return };
     if !wrong.is_empty() {
         println!("once more, as a shared machine may stop for a long time: {wrong:#?}");
-        let wrong = wrong_spans(test, which, python).unwrap_or_default();
+        let wrong = wrong_spans(test, which, python, cases, exact).unwrap_or_default();
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }
 
 /// Spans whose parts or waits are not those that the service has measured; `None` if nothing could be seen.
-fn wrong_spans(test: &str, which: &str, python: &Path) -> Option<Vec<String>> {
+fn wrong_spans(test: &str, which: &str, python: &Path, cases: &[(&str, usize)], least: usize) -> Option<Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
     let (config, spans, truth) = (dir.path().join("config.toml"), dir.path().join("spans"), dir.path().join("truth"));
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -49,7 +100,8 @@ fn wrong_spans(test: &str, which: &str, python: &Path) -> Option<Vec<String>> {
     let mut command = Command::new(WIRESPAN);
     command.args(["run", "--no-ui", "--print", "0", "--threshold", "10ms", "--config"]).arg(&config);
     command.arg("--otlp-file").arg(&spans).arg("--").arg(python).arg(root().join("tests/apps/sdk/run.py"));
-    let done = command.args([which, &format!("http://127.0.0.1:{port}/v1/traces")]).arg(&truth).output().unwrap();
+    command.args([which, &format!("http://127.0.0.1:{port}/v1/traces")]).arg(&truth);
+    let done = command.args(cases.iter().map(|(case, _)| case)).output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     if said.contains("no OTLP is received") {
         skip(test, "another program took the port");
@@ -65,10 +117,10 @@ fn wrong_spans(test: &str, which: &str, python: &Path) -> Option<Vec<String>> {
         exact += usize::from(told.is_exact());
         wrong.extend(told.is_wrong().map(|why| format!("{why}: {told:?}")));
     }
-    assert_eq!(truth.lines().count(), 4 + 4 + 5 + 1, "{truth}");
-    println!("{exact} of 13 spans of requests are told to the microsecond");
-    // Three are within one request.
-    if exact < 3 {
+    let made: usize = cases.iter().map(|(_, spans)| spans).sum();
+    assert_eq!(truth.lines().count(), made, "{truth}");
+    println!("{exact} of {made} spans are told to the microsecond");
+    if exact < least {
         wrong.push(format!("{exact} spans are exact"));
     }
     Some(wrong)

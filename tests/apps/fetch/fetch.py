@@ -4,7 +4,7 @@
 usage: fetch.py [NAME...]      without a name all that the tests need:
        python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
        shape_netty, tars, field_node, field_python, field_java_NAME, field_go, field_caddy,
-       field_rust, grpc_go, shape_grpc, otelcol, otel_sdk
+       field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp, otel_go, otel_java
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -157,6 +157,39 @@ def field_go():
     run(*command, cwd=FIELD_GO, GOFLAGS="-mod=readonly")
 
 
+# Debian 12's backports of OpenTelemetry's SDK for C++, and what it needs of Debian 12 beside curl's library.
+OTEL_CPP = (
+    "opentelemetry-cpp/bookworm-backports opentelemetry-cpp-dev/bookworm-backports libabsl-dev libabsl20220623 "
+    "libprotobuf32"
+)
+
+
+def otel_cpp():
+    """Unpacked beside the system, by apt with lists of its own: the system's packages stay as they are."""
+    folder, state = CACHE / "otel_cpp", CACHE / "otel_cpp.apt"
+    shutil.rmtree(folder, ignore_errors=True)
+    (state / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    suites = ("bookworm", "bookworm-backports")
+    lines = (f"deb [arch=amd64 signed-by={key}] http://deb.debian.org/debian {suite} main\n" for suite in suites)
+    (state / "sources.list").write_text("".join(lines))
+    options = [
+        f"Dir::Etc::sourcelist={state}/sources.list",
+        "Dir::Etc::sourceparts=-",
+        f"Dir::State::lists={state}/lists",
+        f"Dir::Cache={state}",
+        "APT::Sandbox::User=root",
+    ]
+    apt = ["apt-get", "-q=2", *(word for option in options for word in ("-o", option))]
+    run(*apt, "update", cwd=state)
+    run(*apt, "download", *OTEL_CPP.split(), cwd=state)
+    for package in sorted(state.glob("*.deb")):
+        run("dpkg-deb", "-x", package, state / "root")
+    shutil.copytree(state / "root" / "usr" / "include", folder / "include")
+    shutil.copytree(state / "root" / "usr" / "lib" / "x86_64-linux-gnu", folder / "lib", symlinks=True)
+    shutil.rmtree(state)
+
+
 def field_rust():
     """The field suite's Rust services, built as their manifest says: with symbols, as `cargo build --release` does."""
     folder, build = CACHE / "field_rust", CACHE / "field_rust-build"
@@ -221,6 +254,9 @@ PARTS = {
         ["../shapes/grpc/main.go", "../shapes/grpc/go.mod", "../shapes/goservice/service.go"],
     ),
     "otel_sdk": (lambda: python("otel_sdk", "otel_sdk.txt"), ["otel_sdk.txt"]),
+    "otel_cpp": (otel_cpp, []),
+    "otel_go": (lambda: go("otel_go", "../sdk/go"), ["../sdk/go/main.go", "../sdk/go/go.mod"]),
+    "otel_java": (lambda: jars("otel_java", "../../sdk/Service.java"), ["jars/pom.xml", "../sdk/Service.java"]),
     "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),
 }
 

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """A service with spans of an SDK, asked for requests whose time goes known ways; writes to TRUTH what it measured.
 
-usage: run.py own|sdk OTLP_ENDPOINT TRUTH
+usage: run.py own|sdk|COMMAND OTLP_ENDPOINT TRUTH CASE…
+
+`own` and `sdk` are the service below, with either of tracer.py. COMMAND is one like it in another language, with
+OpenTelemetry's SDK for that: service.cc, Service.java, go/main.go.
 
 A line of TRUTH is a span: its id, its case, and in seconds how long its thread ran, slept and waited for calls in it.
 
@@ -16,6 +19,7 @@ import http.server
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import threading
@@ -144,7 +148,8 @@ def serve_leaf():
 
 class Service:
     def __init__(self, which, endpoint, name, leaf):
-        command = [sys.executable, __file__, "serve", which, endpoint, name, str(leaf)]
+        own = [sys.executable, __file__, "serve", which]
+        command = [*(own if which in ("own", "sdk") else shlex.split(which)), endpoint, name, str(leaf)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
 
@@ -154,15 +159,18 @@ class Service:
         return said
 
 
-def main(which, endpoint, truth):
+def main(which, endpoint, truth, *cases):
     leaf = serve_leaf()
     service = Service(which, endpoint, "with-pid", leaf)
     quiet = Service(which, endpoint, "called", leaf)
-    get(service.port, "/carried/1", {"traceparent": f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01"})
-    get(service.port, "/process/1")
-    get(quiet.port, "/called/1")
-    get(service.port, "/job/1")
-    pathlib.Path(truth).write_text(service.end() + quiet.end())
+    # Java compiles what it runs often.
+    for _ in range(5):
+        get(service.port, "/warm/1")
+    for case in cases:
+        headers = {"traceparent": f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01"} if case == "carried" else {}
+        get((quiet if case == "called" else service).port, f"/{case}/1", headers)
+    said = (service.end() + quiet.end()).splitlines(keepends=True)
+    pathlib.Path(truth).write_text("".join(line for line in said if json.loads(line)["case"] != "warm"))
 
 
 if sys.argv[1] == "serve":
