@@ -2,6 +2,7 @@
 
 use crate::harness::{can_trace, compile_with, has, otlp, root, within, Running, Span, WIRESPAN};
 use crate::stacks::{longest, traced, written, Server};
+use crate::stacks_bad::damage;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// callers.c without frame pointers. Without `-g`, no function shows that the compiler has put into another one.
-fn in_c(dir: &Path, arguments: &[&str]) -> PathBuf {
+pub(crate) fn in_c(dir: &Path, arguments: &[&str]) -> PathBuf {
     compile_with("stacks/callers.c", dir, &[&["-O2", "-fomit-frame-pointer", "-rdynamic"], arguments].concat())
 }
 
@@ -87,7 +88,7 @@ fn functions_of_rust_without_frame_pointers_are_told_as_the_program_knows_them()
 }
 
 /// The span of a request to a program that is changed once it runs, and what is counted of copies of stacks.
-fn traced_after(program: &Path, path: &str, change: impl FnOnce(&Path)) -> (Span, BTreeMap<String, u64>) {
+pub(crate) fn traced_after(program: &Path, path: &str, change: impl FnOnce(&Path)) -> (Span, BTreeMap<String, u64>) {
     let server = Server::start(program);
     change(program);
     let file = program.with_extension("later");
@@ -178,19 +179,7 @@ fn programs_that_are_static_stripped_or_deleted_have_their_callers_and_corrupt_o
     assert!(told.iter().filter(|name| *name == "deep").count() > 50, "{told:#?}");
     assert!(counters["stack_copies_followed_partly"] > 0, "{counters:?}");
     // Tables in which each byte is wrong.
-    let text = dir.path().join("noise");
-    let size = |name: &str| {
-        let all = Command::new("readelf").arg("-SW").arg(&program).output().unwrap();
-        let all = String::from_utf8_lossy(&all.stdout).into_owned();
-        let line = all.lines().find(|line| line.contains(&format!(" {name} "))).unwrap().to_string();
-        let fields: Vec<&str> = line.split(name).nth(1).unwrap().split_whitespace().collect();
-        usize::from_str_radix(fields[3], 16).unwrap()
-    };
-    let noise: Vec<u8> = (0..size(".eh_frame")).map(|n| (n * 167 + 13) as u8).collect();
-    std::fs::write(&text, noise).unwrap();
-    let update = format!(".eh_frame={}", text.display());
-    let done = Command::new("objcopy").args(["--update-section", &update]).arg(&program).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    damage(&program, ".eh_frame");
     let (span, counters) = traced_after(&program, "/idle/40", |_| ());
     println!("corrupt: {:?}\n{counters:?}", longest(&span).0);
     assert!(counters["stack_copies_not_followed"] + counters["stack_copies_followed_partly"] > 0);

@@ -40,7 +40,7 @@ fn program(dir: &Path, name: &str, first: &str) -> PathBuf {
 
 /// Compares what was told of a wait with what the program has written: how many functions are right, and all. Below
 /// the innermost one stand the functions in C that it called.
-fn right(span: &Span, path: &str, known: &[String]) -> (usize, usize) {
+pub(crate) fn right(span: &Span, path: &str, known: &[String]) -> (usize, usize) {
     let (told, _) = longest(span);
     println!("{path}: {told:?}");
     let first = told.iter().position(|frame| Some(*frame) == known.first().map(String::as_str)).unwrap_or(told.len());

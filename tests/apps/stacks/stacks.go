@@ -3,7 +3,7 @@
 // usage: stacks PORT
 //
 // A path is /WHAT/MS. `sleep` sleeps for MS in a system call of its thread, `spin` runs for MS. Each goes main.checkout
-// → main.price → main.WHATWork.
+// → main.price → main.WHATWork. `inlined` sleeps below functions that the compiler puts into each other.
 package main
 
 import (
@@ -33,11 +33,20 @@ func spinWork(ms int) {
 	}
 }
 
+type shop struct{ discount int }
+
+func (s *shop) total(ms int) { sleepWork(ms - s.discount) }
+
+func inlined(ms int) { (&shop{}).total(ms) }
+
 //go:noinline
 func price(what string, ms int) {
-	if what == "sleep" {
+	switch what {
+	case "sleep":
 		sleepWork(ms)
-	} else {
+	case "inlined":
+		inlined(ms)
+	default:
 		spinWork(ms)
 	}
 	done++

@@ -1,9 +1,12 @@
 # A server that says in which functions it waits or runs: before it does, it writes its own stack to FILE.truth.
 #
 # usage: stacks.rb PORT      answers GET /WHAT/MILLISECONDS; FILE is this file
+# Loaded by another program (puma.ru), it serves nothing.
+
+IS_SERVER = $PROGRAM_NAME == __FILE__
 
 # Ruby reads the size of the stacks of its threads when it starts.
-unless ENV["RUBY_THREAD_VM_STACK_SIZE"]
+if IS_SERVER && !ENV["RUBY_THREAD_VM_STACK_SIZE"]
   ENV["RUBY_THREAD_VM_STACK_SIZE"] = "16777216"
   exec(RbConfig.ruby, __FILE__, *ARGV)
 end
@@ -137,5 +140,7 @@ ensure
   connection.close
 end
 
-listener = TCPServer.new("127.0.0.1", ARGV[0].to_i)
-loop { Thread.new(listener.accept) { |connection| handle(connection) } }
+if IS_SERVER
+  listener = TCPServer.new("127.0.0.1", ARGV[0].to_i)
+  loop { Thread.new(listener.accept) { |connection| handle(connection) } }
+end
