@@ -7,6 +7,7 @@ mod world;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
+use wirespan_model::attr::CAUSE_SPAN;
 use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide};
 use wirespan_trace::{Solver, SolverConfig};
 use world::{proc, Dice, World, MS, T0, US};
@@ -188,4 +189,49 @@ fn the_order_within_one_call_links_calls_to_requests() {
     }
     let (linked, right) = made.solved();
     assert!(linked > 0.95 && right > 0.95, "{linked} {right}");
+}
+
+/// One read brings several requests, so that the kernel's claims name the read. A worker deals with each request, one
+/// call after the other.
+#[test]
+fn claims_that_name_a_read_are_for_one_of_its_requests() {
+    let mut made = Made::new(5);
+    let mut now = T0;
+    for read in 1..=300 {
+        now += 20 * MS;
+        let exchange = 500 << 24 | read;
+        for n in 0..2 + made.dice.roll(3) {
+            let mut r = made.request(read * 8 + n, 0, now);
+            r.exchange = Some(ExchangeRange { first: exchange, last: exchange });
+            r.message_id = Some(read * 16 + n * 2 + 1);
+            let mut at = now;
+            for to in [1, 2, 3] {
+                at += 200 * US + made.dice.roll(300) * US;
+                let mut c = made.call(to, at, &r);
+                (c.tid, c.comm) = (100 + (read + n) as u32 % 7, format!("exec-{n}").into());
+                (c.cause, c.cause_evidence) = (Some(exchange), Some(Evidence::ChildTask));
+                at += 300 * US + made.dice.roll(600) * US;
+                (c.response_ns, c.end_ns) = (at, at);
+                made.spans.push(c);
+            }
+            (r.response_ns, r.end_ns) = (at + 50 * US, at + 50 * US);
+            made.spans.push(r);
+        }
+    }
+    made.spans.sort_by_key(|s| (s.end_ns, s.id));
+    let (mut solver, mut out) = (Solver::new(SolverConfig::default()), Vec::<Arc<Span>>::new());
+    made.spans.into_iter().for_each(|span| solver.push(Arc::new(span), &mut |s| out.push(s)));
+    solver.finish(&mut |s| out.push(s));
+    let named = |s: &Arc<Span>| s.text(CAUSE_SPAN).and_then(|id| u64::from_str_radix(id, 16).ok()).map(SpanId);
+    let calls: Vec<_> = out.iter().filter(|s| made.truth.contains_key(&s.id)).collect();
+    let links: Vec<bool> = calls.iter().filter_map(|s| Some(named(s)? == made.truth[&s.id])).collect();
+    let right = links.iter().filter(|right| **right).count() as f64 / links.len() as f64;
+    let linked = links.len() as f64 / calls.len() as f64;
+    println!("linked {linked:.3} right {right:.3}");
+    assert!(linked > 0.95 && right > 0.95, "{linked} {right}");
+    // Of one thread's three calls for a read, all are for one request.
+    let mut kept: HashMap<(u32, u64), Vec<Option<SpanId>>> = HashMap::new();
+    calls.iter().for_each(|s| kept.entry((s.tid, (s.start_ns - T0) / (20 * MS))).or_default().push(named(s)));
+    let split = kept.values().filter(|requests| requests.windows(2).any(|two| two[0] != two[1])).count();
+    assert!(split * 20 < kept.len(), "{split} of {}", kept.len());
 }
