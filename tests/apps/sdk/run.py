@@ -3,8 +3,8 @@
 
 usage: run.py own|sdk|COMMAND OTLP_ENDPOINT TRUTH CASE…
 
-`own` and `sdk` are the service below, with either of tracer.py. COMMAND is one like it in another language, with
-OpenTelemetry's SDK for that: service.cc, Service.java, go/main.go.
+`own` and `sdk` are the service below, with either of tracer.py. COMMAND is one like it in C++, with OpenTelemetry's
+SDK: service.cc.
 
 A line of TRUTH is a span: its id, its case, and in seconds how long its thread ran, slept and waited for calls in it.
 
@@ -163,7 +163,7 @@ def main(which, endpoint, truth, *cases):
     leaf = serve_leaf()
     service = Service(which, endpoint, "with-pid", leaf)
     quiet = Service(which, endpoint, "called", leaf)
-    # Java compiles what it runs often.
+    # What a service does once only, it does now.
     for _ in range(5):
         get(service.port, "/warm/1")
     for case in cases:
