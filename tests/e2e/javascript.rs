@@ -75,7 +75,7 @@ fn of_a_deep_recursion_in_javascript_the_innermost_functions_are_told() {
 }
 
 /// Of a recursion of 10,000 levels, tens of the innermost functions are told.
-pub(crate) fn assert_innermost(span: &Span, function: &str, version: &str) {
+fn assert_innermost(span: &Span, function: &str, version: &str) {
     let told: Vec<String> = longest(span).0.iter().map(|frame| without_line(frame, false)).collect();
     let levels = told.iter().filter(|name| *name == function).count();
     println!("{version}: {levels} levels of {} functions", told.len());
