@@ -31,7 +31,7 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 
 impl Runtime for Asyncio {
     fn tables(&self) -> &'static [&'static str] {
-        &["actors", "carriers", "progress_of"]
+        &["actors", "carriers"]
     }
 
     fn programs(&self) -> &'static [Program] {
