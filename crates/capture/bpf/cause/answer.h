@@ -28,10 +28,11 @@ static __always_inline bool reads_for_others(const struct task_state *t)
 
 /*
  * A thread wakes another one, which acts for the cause of `c`. If it has read an answer, that was probably what the
- * other waits for. A loop may as well give the answer to a worker, which understands it and then wakes who waits for it
- * (the JDK's HTTP client): so what a loop has read goes with whom it wakes, until that one waits for it in a request of
- * its own, or sends or reads something itself. The cause of a worker that has sent nothing yet is a guess, which says
- * nothing here: in Node and in Jetty, 117 of 155 such wake-ups named a wrong request.
+ * other waits for. A loop may as well give the answer to a worker, which understands it and then wakes who waits
+ * for it (the JDK's HTTP client): so what a loop has read goes with whom it wakes, until that one waits for it in a
+ * known task, or sends or reads something itself. A thread that has read its request itself may have left it to
+ * others (an asynchronous servlet) and be woken for another one. The cause of a worker that has sent nothing yet is
+ * a guess, which says nothing here: in Node and in Jetty, 117 of 155 such wake-ups named a wrong request.
  */
 static __always_inline void pass_answer(struct task_state *t, struct task_state *w, const struct task_struct *wakee,
 					const struct attribution *c)
@@ -49,7 +50,7 @@ static __always_inline void pass_answer(struct task_state *t, struct task_state 
 		e.read_ns = 0;
 	w->brings_from = e.socket;
 	w->brings_ns = c && !e.unsure ? 0 : e.read_ns;
-	if (!c || !e.read_ns || (e.unsure && !reads))
+	if (!c || !e.read_ns || (!reads && (e.unsure || c->state == ACTS_OWN)))
 		return;
 	t->brings_ns = 0;
 	e.cause = c->cause;
