@@ -142,7 +142,7 @@ __noinline int look_at_worker(struct java_thread *j, __u32 when)
 }
 
 /*
- * Whether it is known for whom a worker acts that wakes another thread, or is woken. It sends nothing itself now, and
+ * A worker wakes another thread, or is woken: is its task known? The worker sends nothing itself at that moment, and
  * may have taken another task since its last message. The worker need not be the current thread.
  */
 __noinline int runs_known_task(struct java_thread *j)

@@ -35,7 +35,7 @@ impl Tables {
     }
 
     /// Counters of this table, in the order of [`COUNTERS`].
-    fn counts(&self) -> [u64; 8] {
+    fn counts(&self) -> [u64; COUNTERS.len()] {
         let [named, unnamed, not_named, damaged] = self.names.counts();
         let copies = self.copies.as_ref().map_or([0; 4], |(_, unwinding)| unwinding.counts());
         let [whole, partly, failed, lost] = copies;
@@ -62,7 +62,7 @@ pub(crate) struct Stacks {
     /// Stacks that gave way to newer ones before they were read.
     overwritten: u64,
     /// Counters of former tables.
-    before: [u64; 8],
+    before: [u64; COUNTERS.len()],
 }
 
 /// A stack as the kernel programs have taken it.
@@ -125,8 +125,8 @@ impl Stacks {
     }
 
     /// Counters since the start.
-    pub(crate) fn counters(&self) -> [(&'static str, u64); 8] {
-        let now = self.tables.as_ref().map_or([0; 8], Tables::counts);
+    pub(crate) fn counters(&self) -> [(&'static str, u64); COUNTERS.len() + 1] {
+        let now = self.tables.as_ref().map_or([0; COUNTERS.len()], Tables::counts);
         std::array::from_fn(|n| match COUNTERS.get(n) {
             Some(name) => (*name, now[n] + self.before[n]),
             None => ("stacks_overwritten", self.overwritten),
