@@ -3,8 +3,10 @@
 //! Hypotheses may agree on the same mistake, so their agreement alone says little. Answers tell how far the hypotheses
 //! of a process can be trusted, because each names its request: would the best hypothesis have named it, if other
 //! requests were open? A hypothesis that explains a process well foretells 98 to 100 of 100 answers, one that has got
-//! hold of a wrong explanation fewer than 20 (measured on Node's frameworks with 10 to 200 users). Calls whose request
-//! is certain test a hypothesis in the same way.
+//! hold of a wrong explanation fewer than 20 (measured on Node's frameworks with 10 to 200 users). In between, for each
+//! answer that was not foretold about 0.3 links are wrong (Java's frameworks with 10 users: 52 to 74 of 100 answers
+//! foretold, 76 to 96 of 100 links right). Calls whose request is certain test a hypothesis in the same way, but as
+//! some of these are only claimed, they raise the trust only if nearly all tests pass.
 
 use super::timeline::Class;
 use rustc_hash::FxHashMap;
@@ -16,7 +18,7 @@ const RECENT: f64 = 200.0;
 /// Time from which on old time counts half, ns.
 const RECENT_NS: f64 = 20e9;
 /// Before anything is tested, so many answers count as tested, and so many as foretold.
-const PRIOR: [f64; 2] = [10.0, 8.0];
+const PRIOR: [f64; 2] = [10.0, 5.0];
 /// Number of tested calls that weigh as much as the answers.
 const FEW_TESTS: f64 = 10.0;
 /// With fewer of these answers foretold, an explanation is wrong. Right ones foretell nearly all, wrong ones next to
@@ -27,6 +29,10 @@ const TELLING_ANSWERS: f64 = 100.0;
 /// Trust lost per failed test of a call. A test counts little, as it is taken before later events, which correct many
 /// mistakes, are known.
 const FAILURE: f64 = 0.4;
+/// Trust lost per answer that was not foretold.
+const MISSED: f64 = 0.3;
+/// Share of failed tests below which the tests say more than the answers.
+const FEW_FAILURES: f64 = 0.05;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calibration {
@@ -101,9 +107,16 @@ impl Calibration {
 
     fn trust(&self) -> f64 {
         let foretold = (self.foretold + PRIOR[1]) / (self.answers + PRIOR[0]);
+        let explained = if foretold < LOST {
+            foretold / LOST * (1.0 - MISSED * (1.0 - LOST))
+        } else {
+            1.0 - MISSED * (1.0 - foretold)
+        };
         let failed = (self.tested - self.passed) / self.tested.max(1.0);
         let weight = self.tested / (self.tested + FEW_TESTS);
-        weight * (1.0 - FAILURE * failed) + (1.0 - weight) * foretold
+        let tested = weight * (1.0 - FAILURE * failed) + (1.0 - weight) * explained;
+        let certain = weight * (1.0 - failed / FEW_FAILURES).max(0.0);
+        certain + (1.0 - certain) * tested.min(explained)
     }
 
     /// The probability that a link of a call is right, if this share of the hypotheses agrees on it; `alone`: no other
@@ -157,7 +170,7 @@ mod tests {
     #[test]
     fn without_tests_answers_tell_the_trust() {
         assert!(after(100, &[]).confidence(ANY, 1.0, false) > 0.985);
-        assert!((0.75..0.85).contains(&after(80, &[]).confidence(ANY, 1.0, false)));
+        assert!((0.92..0.95).contains(&after(80, &[]).confidence(ANY, 1.0, false)));
         assert!(after(5, &[]).confidence(ANY, 1.0, false) < 0.15);
     }
 
@@ -176,6 +189,9 @@ mod tests {
         assert!(after(30, &[true; 400]).confidence(ANY, 1.0, false) > 0.9);
         let half: Vec<bool> = (0..400).map(|i| i % 2 == 0).collect();
         assert!((0.7..0.9).contains(&after(100, &half).confidence(ANY, 1.0, false)));
+        // Nine of ten tests passed do not hide that answers are not foretold.
+        let most: Vec<bool> = (0..400).map(|i| i % 10 != 0).collect();
+        assert!((0.83..0.87).contains(&after(50, &most).confidence(ANY, 1.0, false)));
     }
 
     #[test]

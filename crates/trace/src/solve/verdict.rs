@@ -11,6 +11,12 @@ use wirespan_model::{Evidence, Span, SpanId, Value};
 /// Requests below this probability are no candidates.
 const LEAST_CANDIDATE: f32 = 0.05;
 
+/// Of about 3,250 inferences with at least this probability, 6 were wrong, in records of ten frameworks with ten users.
+/// Of those with 0.9 to 0.98, 99 of 100 were with Node's frameworks, but 86 with Java's virtual threads.
+const NEARLY_CERTAIN: f32 = 0.98;
+/// What is told of the others at most.
+const DOUBTFUL: f32 = 0.89;
+
 /// The request that probably made a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Found {
@@ -69,13 +75,23 @@ impl Verdict {
     }
 }
 
+/// The confidence in an inference as it is told. From 0.9 on, people act on a link without a second look, so what is
+/// not nearly certain stays below.
+fn told(confidence: f32) -> f32 {
+    if confidence < NEARLY_CERTAIN {
+        confidence.min(DOUBTFUL)
+    } else {
+        confidence
+    }
+}
+
 fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     let own = Arc::make_mut(&mut span);
     // What confirms the kernel's opinion leaves its evidence.
     if !(opinions::is_opinion(own) && own.cause.is_some_and(|claimed| found.request.owns(claimed))) {
         (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
     }
-    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
+    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(told(found.confidence)))));
     if found.request.is_shared {
         own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(found.request.span.to_string().into())));
     }
@@ -121,4 +137,15 @@ fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
         Arc::make_mut(&mut span).attrs.push((Cow::Borrowed(CANDIDATES), Value::Str(words.join(" ").into())));
     }
     span
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn what_is_not_nearly_certain_is_told_below_nine_in_ten() {
+        assert_eq!([0.5, 0.88, 0.93, 0.979].map(told), [0.5, 0.88, 0.89, 0.89]);
+        assert_eq!([0.98, 0.995].map(told), [0.98, 0.995]);
+    }
 }
