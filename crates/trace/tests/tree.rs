@@ -80,6 +80,22 @@ fn a_device_on_the_way_has_its_name_its_hop_and_its_losses() {
 }
 
 #[test]
+fn a_time_between_hosts_that_may_be_nothing_is_told_by_its_upper_bound() {
+    let mut w = World::default();
+    let call = w.call(None, proc(1, 2, "shop"), proc(2, 3, "cart"), T0, T0 + 20 * MS);
+    let number = |key: &'static str, n: i64| (key.into(), Value::Int(n));
+    w.spans[call.server].attrs = vec![
+        number(hop::ROUND_TRIP, 240_000),
+        number(hop::REQUEST, 61_000),
+        number(hop::REQUEST_ERROR, 12_000),
+        number(hop::RESPONSE, 88_100),
+        number(hop::RESPONSE_ERROR, 88_100),
+    ];
+    let shown = text(&link(w.arcs())[0], TextOptions::default());
+    assert!(shown.contains("hop 240µs  there 61.0µs ± 12.0µs  back at most 176µs"), "{shown}");
+}
+
+#[test]
 fn very_deep_and_very_wide_trees_stay_readable() {
     let mut w = World::default();
     let mut up = None;

@@ -154,7 +154,7 @@ test("a hop fits its narrow column, and its words say the rest", () => {
   });
   const open = hopText({ ...known, response: { ns: 20_000, errorNs: 20_000 } }, formatDuration);
   expect(open.short).toBe("≈30 µs · ≤40 µs");
-  expect(open.words).toMatch(/response ≤ 40 µs;/);
+  expect(open.words).toMatch(/response at most 40 µs;/);
   const oneWay = hopText({ request: { ns: 9_000, errorNs: 0 }, response: null, bothNs: null }, formatDuration);
   expect(oneWay).toEqual({ short: "9 µs", words: "request 9 µs" });
 });

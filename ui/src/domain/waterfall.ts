@@ -43,11 +43,11 @@ export function atMost(time: Measured): number | null {
   return time.errorNs > 0 && time.errorNs >= time.ns ? time.ns + time.errorNs : null;
 }
 
-/** A time in words: `4.0 µs ± 1.0 µs`, `≤ 5.0 µs` or `unknown`. */
+/** A time in words: `4.0 µs ± 1.0 µs`, `at most 5.0 µs` or `unknown`. */
 export function measured(time: Measured | null, duration: (ns: number) => string): string {
   if (!time) return "unknown";
   const most = atMost(time);
-  if (most !== null) return `≤ ${duration(most)}`;
+  if (most !== null) return `at most ${duration(most)}`;
   return time.errorNs > 0 ? `${duration(time.ns)} ± ${duration(time.errorNs)}` : duration(time.ns);
 }
 

@@ -186,14 +186,18 @@ fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> Strin
 }
 
 /// Time in the hop that ends at the span's point, also of another host, as
-/// `  hop 93.0µs  there 61.0µs ± 12.0µs  back ?`; empty if the span has none.
+/// `  hop 93.0µs  there 61.0µs ± 12.0µs  back ?`; empty if the span has none. `at most 24.0µs`: the error is as large
+/// as the time, so it may be nothing at all.
 pub fn hop_times(span: &Span) -> String {
     if span.hop_position() < 2 && span.number(hop::ROUND_TRIP).is_none() {
         return String::new();
     }
     let of = |what: &str, key, error| match (span.number(key), span.number(error)) {
         (Some(ns), Some(0) | None) => format!("  {what} {}", duration(ns.into())),
-        (Some(ns), Some(error)) => format!("  {what} {} ± {}", duration(ns.into()), duration(error.into())),
+        (Some(ns), Some(error)) if error < ns => {
+            format!("  {what} {} ± {}", duration(ns.into()), duration(error.into()))
+        }
+        (Some(ns), Some(error)) => format!("  {what} at most {}", duration(i128::from(ns) + i128::from(error))),
         (None, _) => format!("  {what} ?"),
     };
     let both = span.number(hop::ROUND_TRIP).map_or(String::new(), |ns| format!("  hop {}", duration(ns.into())));
