@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod world;
+use std::sync::Arc;
 use wirespan_model::span::FOREIGN_TRACE_ID;
 use wirespan_model::{Evidence, SpanId, TapSide, TraceId};
 use wirespan_trace::link;
@@ -264,4 +265,63 @@ fn a_request_id_is_believed_before_a_guess() {
     w.spans[call.client].cause_evidence = Some(Evidence::Inferred);
     name(&mut w, &[a.server, call.client], "5f1c");
     assert_eq!(link_of(&link(w.arcs()), w.id(call.client)).unwrap().0, w.id(a.server));
+}
+
+fn context(w: &mut World, indices: &[usize]) {
+    for i in indices {
+        w.spans[*i].trace_id = Some(TraceId([3; 16]));
+        w.spans[*i].parent_span_id = Some(SpanId(77));
+        w.spans[*i].target = "/cart/7".into();
+    }
+}
+
+/// A client that sends one context with all its requests: a quick one lies within a slow one, and is not made by it.
+#[test]
+fn a_repeated_context_is_no_sign_that_one_request_made_the_other() {
+    let (left, right) = (proc(2, 31, "cart"), proc(2, 32, "cart"));
+    for (slow_at, quick_at) in [(left, left), (left, right), (left, proc(3, 33, "cart"))] {
+        for client_is_seen in [true, false] {
+            let mut w = World::default();
+            let slow = w.call(None, USER, slow_at, T0, T0 + 20 * MS);
+            let quick = w.call(None, USER, quick_at, T0 + 5 * MS, T0 + 15 * MS);
+            context(&mut w, &[slow.client, slow.server, quick.client, quick.server]);
+            let (calls, requests) = ([slow.client, quick.client], [slow.server, quick.server]);
+            let none = calls.iter().chain(&requests[..]).map(|i| w.id(*i)).collect::<Vec<_>>();
+            let mut spans = w.spans.clone();
+            spans.retain(|s| client_is_seen || s.tap == TapSide::ServerProcess);
+            let traces = link(spans.into_iter().map(Arc::new).collect());
+            for id in none.iter().skip(if client_is_seen { 0 } else { 2 }) {
+                let found = link_of(&traces, *id);
+                assert!(found.is_none_or(|l| l.1 == Evidence::Wire), "{quick_at:?} {client_is_seen} {found:?}");
+            }
+        }
+    }
+}
+
+/// The calls of a client that nothing else is known of go elsewhere by their addresses, which a gateway translates.
+#[test]
+fn a_client_that_repeats_a_context_is_not_called_by_what_it_calls() {
+    let mut w = World::default();
+    let slow = w.call(None, USER, cart(), T0, T0 + 20 * MS);
+    let quick = w.call(None, USER, cart(), T0 + 5 * MS, T0 + 15 * MS);
+    context(&mut w, &[slow.client, slow.server, quick.client, quick.server]);
+    w.spans[slow.server].tuple.server.port = 8080;
+    w.spans[slow.server].tuple.client.ip = [10, 0, 9, 9].into();
+    let found = link_of(&link(w.arcs()), w.id(quick.client));
+    assert_eq!(found, None);
+}
+
+/// Proxies with a connection between them that cannot be read, which forward the context as it is.
+#[test]
+fn a_context_joins_two_proxies_whose_connection_cannot_be_read() {
+    let mut w = World::default();
+    let (near, far) = (proc(3, 51, "near"), proc(4, 52, "far"));
+    let a = w.call(None, USER, near, T0, T0 + 20 * MS);
+    let b = w.call(None, far, cart(), T0 + 5 * MS, T0 + 15 * MS);
+    context(&mut w, &[a.client, a.server, b.client, b.server]);
+    assert_eq!(link_of(&link(w.arcs()), w.id(b.client)), Some((w.id(a.server), Evidence::Forwarded, 0.75)));
+    // The far proxy is not traced either.
+    w.spans.remove(b.client);
+    let server = w.spans.last().unwrap().id;
+    assert_eq!(link_of(&link(w.arcs()), server), Some((w.id(a.server), Evidence::Forwarded, 0.75)));
 }

@@ -9,7 +9,7 @@
 use super::carried::around;
 use super::choose::{choose, is_other_method, is_same_call, Chosen};
 use super::{Candidate, Rule};
-use crate::related::{handled_until, same_bytes, same_process};
+use crate::related::{handled_until, has_address, same_bytes, same_process};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -53,11 +53,14 @@ impl Name {
 }
 
 /// What the other rules have found so far.
+#[derive(Default)]
 struct Known {
     /// Requests whose caller was seen at the other end of the connection.
     received: FxHashSet<u32>,
     /// Calls whose other end was seen. Nothing unseen forwarded them.
     arrived: FxHashSet<u32>,
+    /// The call at the other end of a request's connection.
+    callers: FxHashMap<u32, u32>,
     /// Calls with a parent.
     made: FxHashSet<u32>,
 }
@@ -66,8 +69,7 @@ impl Known {
     fn of(found: &[Candidate], spans: &[Arc<Span>]) -> Self {
         let wire = found.iter().filter(|c| c.rule == Rule::Wire);
         let up: FxHashMap<u32, u32> = wire.map(|c| (c.child, c.parent)).collect();
-        let mut known =
-            Known { received: up.keys().copied().collect(), arrived: FxHashSet::default(), made: FxHashSet::default() };
+        let mut known = Known { received: up.keys().copied().collect(), ..Known::default() };
         for (i, span) in spans.iter().enumerate().filter(|(_, s)| s.tap == TapSide::ServerProcess) {
             let mut at = i as u32;
             // The way from the called process to its caller has at most as many observation points as there are sides.
@@ -77,6 +79,7 @@ impl Known {
             }
             if spans[at as usize].tap < span.tap {
                 known.arrived.insert(at);
+                known.callers.insert(i as u32, at);
             }
         }
         known.made = found.iter().filter(|c| c.rule != Rule::TraceId).map(|c| c.child).collect();
@@ -169,7 +172,11 @@ fn caller(child: u32, span: &Span, name: Name, list: &[u32], spans: &[Arc<Span>]
     let calls: Vec<u32> = all.iter().copied().filter(|p| is_call(p) && !known.arrived.contains(p)).collect();
     let of_calls = !calls.is_empty();
     // Without such a call, a proxy's own request: what it sent could not be read. A proxy keeps method and path.
-    let is_request = |p: &u32| !is_call(p) && is_same_call(&spans[*p as usize], span);
+    let is_sibling = |p: &u32| {
+        let caller = known.callers.get(p).map(|c| &spans[*c as usize]);
+        caller.is_some_and(|c| same_process(c, span)) || has_same_way(&spans[*p as usize], span)
+    };
+    let is_request = |p: &u32| !is_call(p) && is_same_call(&spans[*p as usize], span) && !is_sibling(p);
     let among = if of_calls { calls } else { all.into_iter().filter(is_request).collect() };
     match choose(span, &among, spans) {
         Some((parent, chosen)) => match name.trust(of_calls, chosen) {
@@ -181,6 +188,13 @@ fn caller(child: u32, span: &Span, name: Name, list: &[u32], spans: &[Arc<Span>]
         None if of_calls => Found::Several(among),
         None => Found::Nothing,
     }
+}
+
+/// Whether two requests go to the same server, or come from the same host, by their addresses: a client sends the same
+/// name with both, and neither is the other one, forwarded. Addresses of one host in common say nothing of who sent.
+fn has_same_way(a: &Span, b: &Span) -> bool {
+    let ([from, to], of) = ([a.tuple.client, a.tuple.server], b.tuple);
+    has_address(a) && has_address(b) && (to == of.server || (from.ip == of.client.ip && from.ip != to.ip))
 }
 
 /// Gives a request the one call that fits and that no other request took, if no other request asks for it.
