@@ -60,7 +60,52 @@ fn a_program_changes_with_its_file_without_a_gap() {
         std::fs::write(&file, program(7030, points, "[count]", &spaces)).unwrap();
         running.wait_for(said);
     }
-    std::fs::write(&stop, "").unwrap();
+    assert_no_gap(running, sender, &stop);
+}
+
+#[test]
+fn a_program_is_replaced_by_another_command_without_a_gap() {
+    let test = "a_program_is_replaced_by_another_command_without_a_gap";
+    if !ready(test) {
+        return;
+    }
+    let Some(spaces) = made(test, Spaces::pair("pr")) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, other, stop) = (path("program.yaml"), path("other.yaml"), path("stop"));
+    std::fs::write(&file, program(7034, "[queue]", "[count]", &spaces)).unwrap();
+    let mut running = Running::start(WIRESPAN, &["packet", &file, "--format", "json"]);
+    running.wait_for("packets are seen");
+    let pid = running.pid();
+    let replace = |of: u32, text: &str| {
+        std::fs::write(&other, text).unwrap();
+        let done = wirespan(&["packet", &other, &format!("--replace={of}")]);
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let _echo = spaces.python(1, ECHO, &["10.214.1.2", "7034"]);
+    let sender = spaces.python(0, SENDER, &["10.214.1.2", "7034", &stop]);
+    // Wrong programs change nothing: one is refused by the command that brings it, the other by the one that runs.
+    let nowhere = program(7034, "[queue]", "[count]", &spaces).replace("netns: [", "netns: [no-such-space, ");
+    for (of, text, fits, said) in [
+        (pid, program(7034, "[queue, xmit]", "[count]", &spaces), true, "has changed, without a gap"),
+        (pid, program(7034, "[queu]", "[count]", &spaces), false, "line 2"),
+        (pid, nowhere, false, "goes on with its program as it was"),
+        (std::process::id(), program(7034, "[drop]", "[count]", &spaces), false, "runs no packet program"),
+        (pid, program(7034, "[queue, receive]", "[count]", &spaces), true, "has changed, without a gap"),
+    ] {
+        let (done, why) = replace(of, &text);
+        assert!(done == fits && why.contains(said), "{said}: {why}");
+    }
+    assert_no_gap(running, sender, &stop);
+    // Nothing runs any more, and its place is free.
+    let (done, why) = replace(pid, &program(7034, "[queue]", "[count]", &spaces));
+    assert!(!done && why.contains("runs no packet program"), "{why}");
+}
+
+/// Ends a program that was `[queue]`, then `[queue, xmit]`, then `[queue, receive]` while packets were sent: it has
+/// told all of them.
+fn assert_no_gap(mut running: Running, sender: Running, stop: &str) {
+    std::fs::write(stop, "").unwrap();
     let sent = String::from_utf8(sender.finish(Duration::from_secs(30)).stdout).unwrap();
     let stdout = reader(running.0.stdout.take());
     running.signal(rustix::process::Signal::TERM);
