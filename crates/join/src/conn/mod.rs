@@ -156,7 +156,7 @@ impl Conn {
                 self.release(direction, env, sink);
             }
         }
-        self.release_plaintext(Some(now_ns), env);
+        self.release_plaintext(Some(now_ns), env, sink);
         self.tell(now_ns.saturating_sub(env.config.reorder_ns), env, sink);
         self.account(env);
         if self.closing.is_ended() {
@@ -207,8 +207,8 @@ impl Conn {
 
     /// Reports everything that waits. The connection is not used afterwards.
     pub(crate) fn finish(&mut self, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        self.release_plaintext(None, env, sink);
         self.release_all(env, sink);
-        self.release_plaintext(None, env);
         self.tell(u64::MAX, env, sink);
         if let Mode::Probing { calls, seen, .. } = &mut self.protocol.mode {
             env.stats.unknown_protocol += u64::from(*seen > 0);

@@ -72,11 +72,14 @@ impl Conn {
             env.stats.plaintext_in += 1;
             let d = std::mem::replace(d, DataEvent { payload: Vec::new(), ..*d });
             // Clients of HTTP send one request after the other: the unread bytes have answered the one before.
-            let asks = d.direction == Direction::Egress && self.facts.role == Role::Client;
-            if let Some(lost_ns) = tls.unread_before(d.enter_ns).filter(|_| asks && self.protocol.is("http")) {
+            let in_turn = self.facts.role == Role::Client && self.protocol.is("http");
+            let asks = d.direction == Direction::Egress;
+            if let Some(lost_ns) = tls.missed_before(d.enter_ns).filter(|_| asks && in_turn) {
                 self.session.lost(Side::Server, lost_ns);
             }
-            tls.plaintext(d, &mut ready);
+            if let Some(d) = if in_turn { tls.hold(d) } else { Some(d) } {
+                tls.plaintext(d, &mut ready);
+            }
         } else {
             tls.ciphertext(d, &mut ready);
             if let Some(told) = &mut self.secure.told {
@@ -88,10 +91,7 @@ impl Conn {
             }
         }
         let plaintext = self.secure.is_plaintext();
-        for d in ready {
-            self.reads(&d);
-            self.next(d, env, sink);
-        }
+        self.reads_all(ready, env, sink);
         plaintext
     }
 
@@ -109,13 +109,23 @@ impl Conn {
         self.flow = Flow::default();
     }
 
-    /// Drops plaintext whose ciphertext does not come: after the time for reordering, or at once without `now_ns`.
-    pub(super) fn release_plaintext(&mut self, now_ns: Option<u64>, env: &mut Env) {
+    /// Drops plaintext whose ciphertext does not come, and reads answers whose request does not come: after the time
+    /// for reordering, or at once without `now_ns`.
+    pub(super) fn release_plaintext(&mut self, now_ns: Option<u64>, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         let Some(tls) = &mut self.secure.tls else { return };
         let Some(since) = tls.waits_since() else { return };
         if now_ns.is_some_and(|now| now.saturating_sub(since) < env.config.reorder_ns) {
             return;
         }
-        env.stats.plaintext_without_record += tls.release() as u64;
+        let mut ready = Vec::new();
+        env.stats.plaintext_without_record += tls.release(&mut ready) as u64;
+        self.reads_all(ready, env, sink);
+    }
+
+    fn reads_all(&mut self, ready: Vec<DataEvent>, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        for d in ready {
+            self.reads(&d);
+            self.next(d, env, sink);
+        }
     }
 }

@@ -52,6 +52,14 @@ pub(crate) struct Tls {
     unread_ns: Option<u64>,
     /// When the last call began that sent ciphertext, Unix ns.
     sent_ns: u64,
+    /// `unread_ns` as it was when that call began, if the plaintext of what it sent has not come: a request was sent,
+    /// and an earlier answer was not read.
+    missed_ns: Option<u64>,
+    /// When the last plaintext was written, Unix ns.
+    asked_ns: u64,
+    /// Plaintext of answers that came before the plaintext of their request (another thread reads them, and the call
+    /// that wrote the request has not returned).
+    early: VecDeque<DataEvent>,
     /// True once plaintext came. The ciphertext is then used for nothing else.
     pub(crate) plaintext: bool,
 }
@@ -66,6 +74,7 @@ impl Tls {
         }
         if d.direction == Direction::Egress {
             self.sent_ns = d.enter_ns;
+            self.missed_ns = self.unread_before(d.enter_ns).filter(|unread| *unread >= self.asked_ns);
             self.match_waiting(ready);
             if !self.waiting.is_empty() && !self.halves[1].is_framed() {
                 // Its record is not known. The call that follows the plaintext is still the call that sent it.
@@ -87,12 +96,40 @@ impl Tls {
     /// Takes plaintext. Each piece with a known place goes to `ready`, in order.
     pub(crate) fn plaintext(&mut self, d: DataEvent, ready: &mut Vec<DataEvent>) {
         self.plaintext = true;
+        let asks = (d.direction == Direction::Egress).then_some(d.enter_ns);
+        self.place(d, ready);
+        if let Some(ns) = asks {
+            (self.asked_ns, self.missed_ns) = (ns, None);
+        }
+        if self.missed_ns.is_none() {
+            self.place_early(ready);
+        }
+    }
+
+    fn place_early(&mut self, ready: &mut Vec<DataEvent>) {
+        while let Some(early) = self.early.pop_front() {
+            self.place(early, ready);
+        }
+    }
+
+    /// Holds the plaintext of an answer, if an earlier answer was not read and the plaintext of the last request has
+    /// not come: only that request shows that the earlier one was answered. Returns what is not held.
+    pub(crate) fn hold(&mut self, d: DataEvent) -> Option<DataEvent> {
+        let follows = d.direction == Direction::Ingress && d.enter_ns >= self.sent_ns;
+        if !follows || self.missed_ns.is_none() || self.early.len() >= MAX_WAITING {
+            return Some(d);
+        }
+        self.early.push_back(d);
+        None
+    }
+
+    fn place(&mut self, d: DataEvent, ready: &mut Vec<DataEvent>) {
         if self.overhead.is_none() && self.is_1_3() {
             self.overhead = Some(LIKELY);
         }
         match d.direction {
             Direction::Ingress => {
-                self.unread_ns = None;
+                (self.unread_ns, self.missed_ns) = (None, None);
                 self.received(d, ready);
             }
             Direction::Egress if d.exchange != 0 => {
@@ -267,25 +304,30 @@ impl Tls {
     }
 
     /// Drops the plaintext whose ciphertext does not come or does not fit: it may belong to another connection. Returns
-    /// the number of pieces.
-    pub(crate) fn release(&mut self) -> usize {
+    /// the number of pieces. Answers whose request does not come go to `ready`.
+    pub(crate) fn release(&mut self, ready: &mut Vec<DataEvent>) -> usize {
+        self.place_early(ready);
         self.waiting.drain(..).count()
     }
 
-    /// When ciphertext was received before this time (Unix ns) that no plaintext has followed. A program that waits for
-    /// the next answer while its library is met reads that answer unseen.
-    pub(crate) fn unread_before(&self, ns: u64) -> Option<u64> {
+    /// When ciphertext was received before the request that begins at `ns` (Unix ns) that no plaintext has followed. A
+    /// program that waits for the next answer while its library is met reads that answer unseen.
+    pub(crate) fn missed_before(&self, ns: u64) -> Option<u64> {
+        self.missed_ns.or_else(|| self.unread_before(ns))
+    }
+
+    fn unread_before(&self, ns: u64) -> Option<u64> {
         self.unread_ns.filter(|unread| *unread < ns)
     }
 
     /// Since when the oldest plaintext waits, Unix ns; `None` if none waits.
     pub(crate) fn waits_since(&self) -> Option<u64> {
-        self.waiting.front().map(|d| d.exit_ns)
+        self.waiting.front().into_iter().chain(self.early.front()).map(|d| d.exit_ns).min()
     }
 
     /// Captured bytes held here.
     pub(crate) fn buffered(&self) -> usize {
-        self.waiting.iter().map(|d| d.payload.len()).sum()
+        self.waiting.iter().chain(&self.early).map(|d| d.payload.len()).sum()
     }
 }
 
