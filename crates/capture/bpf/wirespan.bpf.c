@@ -54,6 +54,7 @@
 #include "wait/stack.h"
 #include "wait/ring.h"
 #include "wait/flush.h"
+#include "runtime/go/turns.h"
 
 /* One call on one socket. */
 #include "message/locate.h"

@@ -172,6 +172,7 @@ impl Capture {
         } else {
             None
         };
+        watcher.iter().for_each(|watcher| watcher.want_waits(options.waits.is_some()));
         let retransmits = names.contains(&"tcp_retransmit_skb");
         let messages = options.messages;
         let sees_calls = ["call_enter", "call_exit"].iter().all(|name| names.contains(name));
@@ -303,6 +304,7 @@ impl Capture {
         let Capture { waits, skel, targets, .. } = self;
         waits.record(skel, options, || targets.processes());
         self.on_demand.want_waits(options.is_some());
+        self.watcher.iter().for_each(|watcher| watcher.want_waits(options.is_some()));
     }
 
     /// Whether the kernel took the programs of system calls.

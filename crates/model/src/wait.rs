@@ -131,6 +131,19 @@ pub struct ThreadWaits {
     pub waits: Vec<ThreadWait>,
     /// Where it ran when the clock of its processor rang, since the request began.
     pub samples: Vec<ThreadSample>,
+    /// When which thread ran the actor that answered, in their order; empty if it is the thread, or that is not known.
+    pub turns: Vec<ActorTurn>,
+}
+
+/// A thread ran an actor of its runtime. Times are Unix ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ActorTurn {
+    /// The thread.
+    pub tid: u32,
+    /// From then on.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
 }
 
 /// A clock rings on each processor so often, ns: a sample stands for so much time.

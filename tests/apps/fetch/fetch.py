@@ -4,7 +4,7 @@
 usage: fetch.py [NAME...]      without a name all that the tests need:
        python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
        shape_netty, tars, field_node, field_python, field_java_NAME, field_go, field_caddy,
-       field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp
+       field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp, otel_go, otel_java
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -255,6 +255,8 @@ PARTS = {
     ),
     "otel_sdk": (lambda: python("otel_sdk", "otel_sdk.txt"), ["otel_sdk.txt"]),
     "otel_cpp": (otel_cpp, []),
+    "otel_go": (lambda: go("otel_go", "../sdk/go"), ["../sdk/go/main.go", "../sdk/go/go.mod"]),
+    "otel_java": (lambda: jars("otel_java", "../../sdk/Service.java"), ["jars/pom.xml", "../sdk/Service.java"]),
     "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),
 }
 

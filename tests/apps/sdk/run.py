@@ -3,8 +3,8 @@
 
 usage: run.py own|sdk|COMMAND OTLP_ENDPOINT TRUTH CASE…
 
-`own` and `sdk` are the service below, with either of tracer.py. COMMAND is one like it in C++, with OpenTelemetry's
-SDK: service.cc.
+`own` and `sdk` are the service below, with either of tracer.py. COMMAND is one like it in another language, with
+OpenTelemetry's SDK for that: service.cc, Service.java, go/main.go.
 
 A line of TRUTH is a span: its id, its case, and in seconds how long its thread ran, slept and waited for calls in it.
 
@@ -109,7 +109,7 @@ def serve(which, endpoint, name, leaf):
             with spans.span(f"GET {self.path}", tracer.SERVER, self.headers) as span:
                 for name in ("sleep", "spin", "both"):
                     span_of_work(spans, case, name)
-                if case == "called":
+                if case in ("called", "warm"):
                     call(spans, case, leaf)
                 self.answer()
             clock.end(span)
@@ -163,9 +163,10 @@ def main(which, endpoint, truth, *cases):
     leaf = serve_leaf()
     service = Service(which, endpoint, "with-pid", leaf)
     quiet = Service(which, endpoint, "called", leaf)
-    # What a service does once only, it does now.
-    for _ in range(5):
-        get(service.port, "/warm/1")
+    # What a service does once only, it does now; Java compiles what it runs often.
+    for asked in (service, quiet):
+        for _ in range(5):
+            get(asked.port, "/warm/1")
     for case in cases:
         headers = {"traceparent": f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01"} if case == "carried" else {}
         get((quiet if case == "called" else service).port, f"/{case}/1", headers)

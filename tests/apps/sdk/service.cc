@@ -193,7 +193,7 @@ static void serve(const std::string &which, const std::string &path, const Heade
 
 	for (auto name : { "sleep", "spin", "both" })
 		span_of_work(which, name);
-	if (which == "called")
+	if (which == "called" || which == "warm")
 		call(which);
 	answer(from);
 	span->End();

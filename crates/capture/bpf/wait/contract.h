@@ -8,6 +8,11 @@ enum ws_wait_size {
 	WS_WAIT_NAME = 32,
 };
 
+enum ws_turn_size {
+	WS_TURNS_KEPT = 32,    /* of each actor; a power of two */
+	WS_TURN_ACTORS = 4096, /* whose turns are kept; a power of two */
+};
+
 enum ws_stack_size {
 	WS_STACKS_KEPT = 8192, /* of all threads; a power of two */
 	WS_STACK_KERNEL = 24,  /* frames */
@@ -103,9 +108,26 @@ struct ws_waits {
 	__u32 pid;
 	__u32 tid;
 	__u64 exchange; /* whose answer is being sent; 0: user space asked for these waits */
+	__u64 actor;	/* that sends it, if it is no thread */
 	__u64 since_ns; /* of the request */
 	__u64 time_ns;
 	char comm[16];
+};
+
+/* A thread ran an actor of its runtime from one time to another. */
+struct ws_turn {
+	__u64 from_ns;
+	__u64 to_ns; /* 0: no end was seen: the turn ends at the latest when the next one begins */
+	__u32 tid;
+	__u32 pad;
+};
+
+/* The last turns of an actor. */
+struct ws_turns {
+	__u64 actor;
+	__u32 pid;
+	__u32 next; /* number of the next turn */
+	struct ws_turn turns[WS_TURNS_KEPT];
 };
 
 enum ws_sample_rate { WS_SAMPLES_PER_SECOND = 99 };
@@ -134,7 +156,9 @@ struct ws_wait_take {
 _Static_assert(sizeof(struct ws_wait) == 120, "contract");
 _Static_assert(sizeof(struct ws_stack_copy) == 48, "contract");
 _Static_assert(sizeof(struct ws_stack) == 72, "contract");
-_Static_assert(sizeof(struct ws_waits) == 56, "contract");
+_Static_assert(sizeof(struct ws_waits) == 64, "contract");
+_Static_assert(sizeof(struct ws_turn) == 24, "contract");
+_Static_assert(sizeof(struct ws_turns) == 784, "contract");
 _Static_assert(sizeof(struct ws_sample) == 88, "contract");
 _Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
 

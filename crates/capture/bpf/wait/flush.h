@@ -7,7 +7,7 @@
  * Sends those waits that user space has not got. The record is built in the scratch of this processor, which is held
  * (hold_processor()) and not in use.
  */
-__noinline int send_waits(struct sock_state *s, __u32 slow)
+__noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, 0);
@@ -44,6 +44,7 @@ __noinline int send_waits(struct sock_state *s, __u32 slow)
 	head->pid = task->tgid;
 	head->tid = task->pid;
 	head->exchange = exchange_id(s);
+	head->actor = actor;
 	head->since_ns = s->request_ns;
 	head->time_ns = bpf_ktime_get_ns();
 	__builtin_memcpy(head->comm, task->comm, sizeof(head->comm));
@@ -84,7 +85,7 @@ __noinline int wait_message(struct sock_state *s, struct task_state *t, __u32 di
 	if (slow || s->waits_sampled) {
 		if (s->waits_request)
 			count(slow ? WS_C_WAITS_SLOW : WS_C_WAITS_SAMPLED);
-		send_waits(s, slow);
+		send_waits(s, slow, t->actor);
 	}
 	s->waits_request = 0;
 	return 0;

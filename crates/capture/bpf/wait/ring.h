@@ -12,8 +12,11 @@ struct wait_ring {
 	__u32 next;  /* number of the next wait */
 	__u32 taken; /* number of the first wait that user space has not got */
 	__u64 limited_ns;
-	__u32 epoch; /* in which the thread stopped */
-	__u8 open;   /* the thread waits */
+	__u64 turn;	   /* the actor whose turn it is on this thread (turns.h); 0: none is known */
+	__u64 runs_at;	   /* where the runtime keeps the actor that this thread runs: 0 there if it runs none */
+	__u32 turn_number; /* of that turn among those of the actor */
+	__u32 epoch;	   /* in which the thread stopped */
+	__u8 open;	   /* the thread waits */
 };
 
 struct {
@@ -159,6 +162,8 @@ static __always_inline void describe_call(struct ws_wait *w, struct task_struct 
 	describe_file(w, task, WS_ARG1(regs));
 }
 
+#include "turns.h"
+
 static __always_inline struct ws_wait *wait_at(struct wait_ring *r, __u32 number)
 {
 	return &r->waits[number & (WS_WAITS_KEPT - 1)];
@@ -175,8 +180,10 @@ static __always_inline void wait_begins(void *ctx, struct task_struct *task, str
 	w->stopped_ns = now;
 	w->state = preempted || !state ? WS_WAIT_READY : state & 1 ? WS_WAIT_SLEEPS : WS_WAIT_UNINTERRUPTIBLE;
 	describe_call(w, task);
-	if (w->state != WS_WAIT_READY)
+	if (w->state != WS_WAIT_READY) {
+		turn_may_end(r, task, now);
 		w->stack = take_stack(ctx, task);
+	}
 	r->limited_ns = limited_ns(task);
 	r->epoch = waits_epoch;
 	r->open = 1;

@@ -75,6 +75,7 @@ int wait_take(struct ws_wait_take *a)
 		r->head.pid = task->tgid;
 		r->head.tid = tid;
 		r->head.exchange = 0;
+		r->head.actor = 0;
 		r->head.since_ns = a->since_ns;
 		r->head.time_ns = bpf_ktime_get_ns();
 		__builtin_memcpy(r->head.comm, task->comm, sizeof(r->head.comm));

@@ -25,6 +25,6 @@ mod tables;
 mod watcher;
 
 pub(crate) use facts::FactMaps;
-pub(crate) use plan::{Mapped, Probe, ProbeSet, Programs};
+pub(crate) use plan::{Mapped, Probe, ProbeSet, Programs, When};
 pub(crate) use tables::{shapes, Shapes, Tables};
 pub(crate) use watcher::Watcher;

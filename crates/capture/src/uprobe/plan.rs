@@ -17,6 +17,17 @@ pub(crate) struct Probe {
     pub(crate) cookie: u32,
 }
 
+/// When probes are in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// As long as the process is traced.
+    Always,
+    /// Once the process takes messages from a queue, because the functions are called often.
+    Takes,
+    /// While waits are asked for, for the same reason.
+    Waits,
+}
+
 /// Probes of one kernel program in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeSet {
@@ -28,14 +39,14 @@ pub(crate) struct ProbeSet {
     pub(crate) at_return: bool,
     /// Another program without which this one is of no use; the program itself if there is none.
     pub(crate) needs: &'static str,
-    /// Whether only processes that take messages from a queue are probed, because the functions are called often.
-    pub(crate) for_takers: bool,
+    /// When they are in place.
+    pub(crate) when: When,
 }
 
 impl ProbeSet {
     /// Probes that run at their own addresses.
     pub(crate) fn new(program: &'static str, probes: Vec<Probe>) -> Self {
-        ProbeSet { program, probes, at_return: false, needs: program, for_takers: false }
+        ProbeSet { program, probes, at_return: false, needs: program, when: When::Always }
     }
 
     /// Probes that run when the functions at these addresses return.
@@ -48,9 +59,9 @@ impl ProbeSet {
         ProbeSet { needs, ..self }
     }
 
-    /// The same set, attached once a process takes messages from a queue.
-    pub(crate) fn for_takers(self) -> Self {
-        ProbeSet { for_takers: true, ..self }
+    /// The same set, in place only then.
+    pub(crate) fn only(self, when: When) -> Self {
+        ProbeSet { when, ..self }
     }
 }
 
@@ -99,6 +110,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Whether some probes are in place only then.
+    pub(super) fn has(&self, when: When) -> bool {
+        self.sets.iter().any(|set| set.when == when)
+    }
+
     /// Whether the programs for these probes are loaded, and the file has places for them.
     pub(super) fn probes(&self, program: &str, loaded: &Programs) -> bool {
         self.sets.iter().any(|s| s.program == program && !s.probes.is_empty() && loaded.of(s).is_some())

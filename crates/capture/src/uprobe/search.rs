@@ -8,7 +8,7 @@ use super::detach::Detacher;
 use super::facts::{FactMaps, Facts};
 use super::link;
 use super::maps::{self, FileId};
-use super::plan::{self, Mapped, Plan, Programs};
+use super::plan::{self, Mapped, Plan, Programs, When};
 use super::tables::Tables;
 use super::watcher::Counts;
 use crate::attach::Agents;
@@ -40,6 +40,9 @@ struct Followed {
     attached: HashSet<FileId>,
     /// Files with probes that wait until the process takes messages from a queue.
     waiting: Vec<(CString, Arc<Plan>)>,
+    /// Files with probes that are in place while waits are asked for, and those probes.
+    of_waits: Vec<(CString, Arc<Plan>)>,
+    links_of_waits: Vec<OwnedFd>,
     links: Vec<OwnedFd>,
     facts: Vec<Facts>,
 }
@@ -57,6 +60,8 @@ pub(super) struct Search {
     known: HashMap<FileId, Option<Arc<Plan>>>,
     discovered: Option<Instant>,
     detacher: Detacher,
+    /// Waits are asked for.
+    waits: bool,
     /// Agents in machines; `None` if the user does not want any.
     agents: Option<Agents>,
 }
@@ -91,6 +96,7 @@ impl Search {
             known: HashMap::new(),
             discovered: None,
             detacher: Detacher::start()?,
+            waits: false,
             agents,
         })
     }
@@ -112,6 +118,8 @@ impl Search {
             look_at: now,
             attached: HashSet::new(),
             waiting: Vec::new(),
+            of_waits: Vec::new(),
+            links_of_waits: Vec::new(),
             links: Vec::new(),
             facts: Vec::new(),
         });
@@ -133,6 +141,7 @@ impl Search {
         if let Some(process) = self.processes.remove(&pid) {
             self.forget(pid, &process.facts);
             self.detacher.close(process.links);
+            self.detacher.close(process.links_of_waits);
         }
     }
 
@@ -206,7 +215,7 @@ impl Search {
         if self.processes.get(&pid).is_some_and(|p| !p.waiting.is_empty()) && self.facts.takes(pid) {
             let waiting = self.processes.get_mut(&pid).map(|p| std::mem::take(&mut p.waiting));
             for (path, plan) in waiting.into_iter().flatten() {
-                self.attach_sets(pid, &path, &plan, true);
+                self.attach_sets(pid, &path, &plan, When::Takes);
             }
         }
         let p = self.processes.get_mut(&pid)?;
@@ -244,10 +253,16 @@ impl Search {
                 count.fetch_add(1, Ordering::Relaxed);
             }
             if let Ok(path) = CString::new(file.as_os_str().as_bytes()) {
-                self.attach_sets(pid, &path, &plan, false);
-                if plan.sets.iter().any(|set| set.for_takers) {
-                    self.processes.entry(pid).and_modify(|p| p.waiting.push((path, Arc::clone(&plan))));
+                self.attach_sets(pid, &path, &plan, When::Always);
+                if self.waits {
+                    self.attach_sets(pid, &path, &plan, When::Waits);
                 }
+                let of_waits = plan.has(When::Waits).then(|| (path.clone(), Arc::clone(&plan)));
+                let waiting = plan.has(When::Takes).then(|| (path, Arc::clone(&plan)));
+                self.processes.entry(pid).and_modify(|p| {
+                    p.of_waits.extend(of_waits);
+                    p.waiting.extend(waiting);
+                });
             }
         }
         // The kernel programs follow actors once they have the facts. So facts are written after all probes are
@@ -280,12 +295,31 @@ impl Search {
         plan
     }
 
-    /// Attaches the probes of one file: those for processes that take messages, or all others.
-    fn attach_sets(&mut self, pid: u32, path: &CString, plan: &Plan, for_takers: bool) {
+    /// Puts those probes in place, or takes those away, that are there only while waits are asked for.
+    pub(super) fn want_waits(&mut self, wanted: bool) {
+        if wanted == self.waits {
+            return;
+        }
+        self.waits = wanted;
+        if !wanted {
+            let links = self.processes.values_mut().flat_map(|p| std::mem::take(&mut p.links_of_waits)).collect();
+            self.detacher.close(links);
+            return;
+        }
+        let files: Vec<_> =
+            self.processes.iter().flat_map(|(pid, p)| p.of_waits.iter().map(|file| (*pid, file.clone()))).collect();
+        for (pid, (path, plan)) in files {
+            self.attach_sets(pid, &path, &plan, When::Waits);
+        }
+    }
+
+    /// Attaches those probes of one file that are in place then.
+    fn attach_sets(&mut self, pid: u32, path: &CString, plan: &Plan, when: When) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        for set in plan.sets.iter().filter(|set| set.for_takers == for_takers) {
+        for set in plan.sets.iter().filter(|set| set.when == when) {
             let Some(program) = self.programs.of(set) else { continue };
             match link::attach(program, path, &set.probes, set.at_return, pid) {
+                Ok(link) if when == When::Waits => process.links_of_waits.push(link),
                 Ok(link) => process.links.push(link),
                 Err(error) => {
                     // A process may have ended meanwhile, which is no refusal.

@@ -24,6 +24,8 @@ struct Inbox {
     /// Processes to look at now, and the program that each is about to become.
     pids: Vec<(u32, Option<PathBuf>)>,
     stop: bool,
+    /// Waits are asked for.
+    waits: bool,
     /// Number of requests to look, and the number of those that were answered.
     asked: u64,
     answered: u64,
@@ -103,6 +105,12 @@ impl Watcher {
         }
     }
 
+    /// Puts those probes in place, or takes those away, that are there only while waits are asked for.
+    pub(crate) fn want_waits(&self, wanted: bool) {
+        self.shared.inbox().waits = wanted;
+        self.shared.ring();
+    }
+
     /// Counters since the start: sets of probes that the kernel refused, and processes with TLS that cannot be probed.
     pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = &self.shared.counts;
@@ -143,13 +151,14 @@ fn run(mut search: Search, lives: &MapHandle, shared: &Shared) {
                 TaskChange::Exit => search.ended(pid),
             }
         }
-        let (pids, asked) = {
+        let (pids, asked, waits) = {
             let mut inbox = shared.inbox();
             if inbox.stop {
                 return;
             }
-            (std::mem::take(&mut inbox.pids), inbox.asked)
+            (std::mem::take(&mut inbox.pids), inbox.asked, inbox.waits)
         };
+        search.want_waits(waits);
         for (pid, program) in pids {
             search.started(pid);
             if let Some(program) = program {

@@ -19,6 +19,7 @@ mod story;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod turns;
 mod usual;
 mod waits;
 mod words;
@@ -40,6 +41,7 @@ use served::{Recent, Served};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use turns::Actors;
 use waits::Threads;
 use wirespan_model::attr::WAIT_REASON;
 use wirespan_model::event::ClockMark;
@@ -91,6 +93,7 @@ fn patience_ns(span: &Span) -> u64 {
 pub struct Explainer {
     marks: Marks,
     threads: Threads,
+    actors: Actors,
     system_calls: Calls,
     calls: FxHashMap<Caller, Vec<Call>>,
     /// The same callers, with the time of the first call, oldest first.
@@ -119,7 +122,10 @@ impl Explainer {
 
     /// Takes what threads waited for.
     pub fn waits(&mut self, waits: Vec<ThreadWaits>) {
-        waits.into_iter().for_each(|of_thread| self.threads.add(of_thread));
+        for mut of_thread in waits {
+            self.actors.add(&mut of_thread);
+            self.threads.add(of_thread);
+        }
     }
 
     /// Takes system calls of threads; those of each thread come in the order of their end.
@@ -241,8 +247,11 @@ impl Explainer {
     /// the span.
     fn explained(&self, mut span: Arc<Span>, request: &Served, calls: &[Call]) -> (Arc<Span>, bool) {
         let points = points(request, calls, &self.marks);
-        let mut parts = Parts::default();
-        pieces(request, calls, &points).iter().for_each(|piece| parts += piece.parts);
+        let (turns, time) = (self.actors.of(request), (request.start_ns, request.end_ns));
+        let parts = turns.map_or_else(
+            || Parts::sum(pieces(request, calls, &points).iter().map(|piece| piece.parts)),
+            |turns| turns.parts(&self.threads, time, calls),
+        );
         if parts.known() > 0 {
             Arc::make_mut(&mut span).attrs.extend(parts.attributes());
         }
@@ -250,13 +259,15 @@ impl Explainer {
         if form.is_none() && !is_slow {
             return (span, true);
         }
-        let stretches = self.threads.stretches(request, &points);
+        let by_messages = || self.threads.stretches(request, &points);
+        let stretches = turns.map_or_else(by_messages, |turns| turns.stretches(time));
         let attrs = &mut Arc::make_mut(&mut span).attrs;
         attrs.extend(form.map(|form| self.system_calls.of(&stretches, form).attribute()));
         if !is_slow {
             return (span, true);
         }
-        let (waits, is_named) = self.threads.of(&stretches, calls);
+        let parked = turns.map(|turns| turns.parked(time, calls)).unwrap_or_default();
+        let (waits, is_named) = self.threads.of(&stretches, calls, parked);
         attrs.push(waits.attribute());
         (span, is_named)
     }

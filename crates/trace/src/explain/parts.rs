@@ -70,6 +70,14 @@ impl Parts {
         told.map(|(key, ns)| (Cow::Borrowed(key), Value::Int(i64::try_from(ns).unwrap_or(i64::MAX))))
     }
 
+    /// All together.
+    pub(super) fn sum(all: impl Iterator<Item = Self>) -> Self {
+        all.fold(Parts::default(), |mut sum, parts| {
+            sum += parts;
+            sum
+        })
+    }
+
     pub(super) fn known(&self) -> u64 {
         self.values()[..6].iter().sum()
     }

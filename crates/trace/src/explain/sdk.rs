@@ -237,9 +237,11 @@ impl Explainer {
         let knows_thread = span.tid != 0 && self.threads.of_process(span.tid) == Some(request.pid);
         let other_thread = knows_thread && points.iter().all(|point| point.mark.tid != span.tid);
         let cover = |from_ns: u64, to_ns: u64| covered_ns(from_ns, to_ns, &calls);
-        let (parts, stretches): (Parts, Vec<Stretch>) = match other_thread {
-            true => (self.threads.parts_alone(span.tid, time), vec![Stretch::all_of(span.tid, time)]),
-            false => {
+        let turns = self.actors.of(request).filter(|_| !other_thread);
+        let (parts, stretches): (Parts, Vec<Stretch>) = match turns {
+            _ if other_thread => (self.threads.parts_alone(span.tid, time), vec![Stretch::all_of(span.tid, time)]),
+            Some(turns) => (turns.parts(&self.threads, time, &calls), turns.stretches(time)),
+            None => {
                 let parts = self.parts_in(time, &pieces(request, &calls, &points), &cover);
                 let stretches = self.threads.stretches(request, &points);
                 (parts, stretches.into_iter().filter_map(|s| s.clipped(time)).collect())
@@ -253,7 +255,8 @@ impl Explainer {
         if request.reason.is_empty() {
             return (explained, true);
         }
-        let (waits, named) = self.threads.of(&stretches, &calls);
+        let parked = turns.map(|turns| turns.parked(time, &calls)).unwrap_or_default();
+        let (waits, named) = self.threads.of(&stretches, &calls, parked);
         let attrs = &mut Arc::make_mut(&mut explained).attrs;
         attrs.push((WAIT_REASON.into(), request.reason.as_str().into()));
         attrs.push(waits.attribute());

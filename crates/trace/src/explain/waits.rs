@@ -28,7 +28,7 @@ const SHORTEST_NS: u64 = 1_000;
 /// How far waits and clocks of a thread may be apart, besides a fiftieth, ns.
 const OFF_NS: u64 = 50_000;
 /// So many waits of a thread are surely kept by the kernel until they are asked for.
-const SURELY_KEPT: usize = 60;
+pub(super) const SURELY_KEPT: usize = 60;
 /// Longest chain of threads that hold each other up.
 const DEEPEST: usize = 6;
 
@@ -91,6 +91,12 @@ impl Threads {
             *thread = Thread { pid: new.pid, ..Thread::default() };
         }
         thread.name = new.thread;
+        // It runs, as it sends an answer: it waits no longer.
+        if new.exchange != 0 {
+            let before = thread.waits.len();
+            thread.waits.retain(|w| w.ran_ns != 0);
+            self.count -= before - thread.waits.len();
+        }
         for wait in new.waits {
             let at = thread.waits.partition_point(|w| w.stopped_ns < wait.stopped_ns);
             match thread.waits.get_mut(at) {
@@ -133,7 +139,10 @@ impl Threads {
 
     pub(super) fn within(&self, tid: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &ThreadWait> {
         let waits = self.threads.get(&tid).map(|t| &t.waits);
-        let overlaps = move |w: &&ThreadWait| w.stopped_ns < to_ns && (w.ran_ns == 0 || w.ran_ns > from_ns);
+        let last_ns = waits.and_then(|waits| waits.back()).map_or(0, |last| last.stopped_ns);
+        // Of an earlier wait, the end may never have been told.
+        let lasts = move |w: &ThreadWait| w.ran_ns == 0 && w.stopped_ns == last_ns;
+        let overlaps = move |w: &&ThreadWait| w.stopped_ns < to_ns && (lasts(w) || w.ran_ns > from_ns);
         waits.into_iter().flatten().filter(overlaps)
     }
 
@@ -160,7 +169,13 @@ impl Threads {
         Parts { on_cpu: if is_complete { parts.on_cpu } else { 0 }, ..parts }
     }
 
-    fn parts_between(&self, tid: u32, (from_ns, to_ns): (u64, u64), covered: &dyn Fn(u64, u64) -> u64) -> Parts {
+    /// The same, whether or not all waits are known.
+    pub(super) fn parts_between(
+        &self,
+        tid: u32,
+        (from_ns, to_ns): (u64, u64),
+        covered: &dyn Fn(u64, u64) -> u64,
+    ) -> Parts {
         let mut parts = Parts::default();
         if from_ns >= to_ns {
             return parts;
@@ -181,12 +196,14 @@ impl Threads {
         parts
     }
 
-    /// The waits of these stretches of a request with these calls, and whether all their stacks have names by now.
-    pub(super) fn of(&self, stretches: &[Stretch], calls: &[Call]) -> (SpanWaits, bool) {
+    /// The waits of these stretches of a request with these calls and those of its actor without a thread (`parked`),
+    /// and whether all stacks have names by now.
+    pub(super) fn of(&self, stretches: &[Stretch], calls: &[Call], parked: Vec<SpanWait>) -> (SpanWaits, bool) {
         let waits = stretches
             .iter()
             .flat_map(|s| self.within(s.tid, s.from_ns, s.to_ns).map(move |w| (s, w)))
             .filter_map(|(s, w)| Some((self.span_wait(s, w, calls)?, w.stack.as_ref())));
+        let waits = waits.chain(parked.into_iter().map(|wait| (wait, None)));
         let mut waits: Vec<(SpanWait, Option<&NamedLater>)> = waits.collect();
         let left_out = waits.len().saturating_sub(MOST_OF_SPAN);
         let mut left_out_ns = 0;

@@ -1,5 +1,6 @@
 //! Waits in words.
 
+use super::turns::PARKED;
 use crate::tree::duration;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -161,6 +162,9 @@ fn phrase(kind: WaitKind, syscall: &str, resource: &str) -> String {
         WaitKind::CpuLimit => "was held back by its CPU limit".into(),
         WaitKind::Process => "waited for a process to end".into(),
         WaitKind::Runtime if resource == "safepoint" => "was stopped by its runtime (safepoint)".into(),
+        WaitKind::Runtime if resource == PARKED => {
+            "was parked by its runtime, for a lock, a channel, a timer or a connection".into()
+        }
         WaitKind::Runtime => format!("was stopped by its runtime for a {resource} (safepoint)"),
         WaitKind::Other if syscall.is_empty() => "waited in the kernel".into(),
         WaitKind::Other => format!("waited in the kernel ({syscall})"),

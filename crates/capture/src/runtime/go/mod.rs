@@ -10,7 +10,7 @@ use super::{Learn, Process, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::points::Function;
-use crate::uprobe::{go_functions, Probe, ProbeSet};
+use crate::uprobe::{go_functions, Probe, ProbeSet, When};
 use crate::wire::contract::{GoFacts, WS_GOROUTINE};
 use http::FUNCTIONS;
 use std::collections::HashMap;
@@ -35,6 +35,12 @@ impl Runtime for Go {
                 ),
                 Program::uprobe("go_send", "Go: hand-over by channel to a waiting goroutine", LOST_HAND_OVER),
                 Program::uprobe("go_recv", "Go: hand-over by channel from a waiting goroutine", LOST_HAND_OVER),
+                Program::uprobe(
+                    "go_execute",
+                    "Go: when which thread ran a goroutine (--threshold)",
+                    "of a slow request of Go, the time is not known in which its goroutine was not on the thread \
+                     that moved the request",
+                ),
                 Program::uprobe(
                     "go_http",
                     "Go: for which request its HTTP and gRPC libraries act",
@@ -104,6 +110,7 @@ const BIRTH: &str = "runtime.newproc.func1";
 const QUEUE: &str = "runtime.runqput";
 const SEND: &str = "runtime.send";
 const RECV: &str = "runtime.recv";
+const EXECUTE: &str = "runtime.execute";
 /// Longest of these functions.
 const MAX_FUNCTION: u64 = 4096;
 
@@ -113,7 +120,8 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
         return None;
     }
     Layout::of(version(image)?)?;
-    let wanted: Vec<&'static str> = [BIRTH, QUEUE, SEND, RECV].into_iter().chain(FUNCTIONS.map(|f| f.0)).collect();
+    let wanted: Vec<&'static str> =
+        [BIRTH, QUEUE, SEND, RECV, EXECUTE].into_iter().chain(FUNCTIONS.map(|f| f.0)).collect();
     let found: HashMap<_, _> = go_functions::functions(image, &wanted).into_iter().collect();
     let body = |place: &Place| {
         let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
@@ -133,6 +141,7 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
         ProbeSet::new("go_birth", birth.unwrap_or_default()),
         ProbeSet::new("go_send", entry(SEND)),
         ProbeSet::new("go_recv", entry(RECV)),
+        ProbeSet::new("go_execute", entry(EXECUTE)).only(When::Waits),
         ProbeSet::new("go_http", http.collect()),
     ])
 }

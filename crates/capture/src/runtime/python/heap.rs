@@ -7,7 +7,7 @@
 use super::tables::Tables;
 use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
-use crate::uprobe::{Probe, ProbeSet};
+use crate::uprobe::{Probe, ProbeSet, When};
 use crate::wire::contract::{PYTHON_POPPED as POPPED, PYTHON_PUSHED as PUSHED};
 
 /// The module `_heapq`.
@@ -26,7 +26,7 @@ impl Runtime for Heaps {
     }
 
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
-        vec![ProbeSet::new(PROGRAM, plan(image).unwrap_or_default()).for_takers()]
+        vec![ProbeSet::new(PROGRAM, plan(image).unwrap_or_default()).only(When::Takes)]
     }
 }
 

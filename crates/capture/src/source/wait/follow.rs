@@ -5,6 +5,7 @@ use super::path::Paths;
 use super::record;
 use super::samples::Samples;
 use super::stacks::Stacks;
+use super::turns::Turns;
 use super::WaitOptions;
 use crate::clock::Clock;
 use crate::object::WirespanSkel;
@@ -39,6 +40,7 @@ pub(crate) struct Follower {
     paths: Paths,
     pub(crate) stacks: Stacks,
     samples: Samples,
+    turns: Turns,
     /// Threads that have moved messages of a request.
     threads: FxHashMap<u64, FxHashSet<u32>>,
     requests: VecDeque<u64>,
@@ -60,6 +62,7 @@ impl Follower {
             paths: Paths::default(),
             stacks: Stacks::default(),
             samples: Samples::default(),
+            turns: Turns::default(),
             threads: FxHashMap::default(),
             requests: VecDeque::new(),
             second: Instant::now(),
@@ -78,6 +81,7 @@ impl Follower {
         let begins = options.is_some() && !self.on;
         self.on = options.is_some();
         self.stacks.keep(skel, self.on);
+        self.turns.keep(skel, self.on);
         if let Some(bss) = skel.maps.bss_data.as_mut() {
             if let Some(options) = options {
                 bss.wait_threshold_ns = options.threshold_ns;
@@ -156,6 +160,7 @@ impl Follower {
             let stack = self.stacks.name(stack);
             read.waits.samples.extend(stack.map(|stack| ThreadSample { time_ns: clock.to_unix(time_ns), stack }));
         }
+        read.waits.turns = self.turns.of(pid, read.actor, (read.since_ns, read.time_ns), clock);
         if read.depth < DEEPEST {
             for tid in self.others(&read.waits) {
                 self.ask(WaitTake { tid, depth: read.depth + 1, since_ns: read.since_ns, ..WaitTake::default() });
@@ -165,7 +170,8 @@ impl Follower {
         Ok(())
     }
 
-    /// The threads that may tell why this one waited: those that woke it, and the others that acted for the request.
+    /// The threads that may tell why this one waited: those that ran the request's actor or moved messages of the
+    /// request, and those that woke this one.
     fn others(&self, waits: &ThreadWaits) -> Vec<u32> {
         let mut long: Vec<_> = waits.waits.iter().filter(|w| w.woken_ns - w.stopped_ns >= SHORTEST_NS).collect();
         long.sort_by_key(|w| std::cmp::Reverse(w.woken_ns - w.stopped_ns));
@@ -173,9 +179,10 @@ impl Follower {
             Waker::Thread { tid, .. } => Some(*tid),
             _ => None,
         });
+        let ran = waits.turns.iter().map(|turn| turn.tid);
         let acted = self.threads.get(&waits.exchange).into_iter().flatten().copied();
         let mut found = Vec::new();
-        for tid in acted.chain(wakers).filter(|tid| *tid != waits.tid) {
+        for tid in ran.chain(acted).chain(wakers).filter(|tid| *tid != waits.tid) {
             if !found.contains(&tid) && found.len() < MOST_AT_ONCE {
                 found.push(tid);
             }

@@ -11,6 +11,7 @@ mod path;
 mod record;
 mod samples;
 mod stacks;
+mod turns;
 mod unwind;
 
 pub(crate) use follow::Follower;

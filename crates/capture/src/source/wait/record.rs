@@ -30,6 +30,8 @@ pub(crate) struct Read {
     pub(crate) since_ns: u64,
     /// When they were sent, in the kernel's time.
     pub(crate) time_ns: u64,
+    /// The actor that sent the answer; 0: the thread itself.
+    pub(crate) actor: u64,
 }
 
 /// Stacks of shorter waits are not named.
@@ -66,8 +68,10 @@ pub(crate) fn read(record: &[u8], clock: &Clock, find: &mut Find<'_>) -> Option<
         slow: head.slow != 0,
         waits,
         samples: Vec::new(),
+        turns: Vec::new(),
     };
-    Some(Read { waits, depth: head.depth, since_ns: head.since_ns, time_ns: head.time_ns })
+    let Waits { depth, since_ns, time_ns, actor, .. } = head;
+    Some(Read { waits, depth, since_ns, time_ns, actor })
 }
 
 fn text(bytes: &[u8]) -> Text {

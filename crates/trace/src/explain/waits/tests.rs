@@ -33,7 +33,7 @@ fn told(threads: &Threads, marks: &[ClockMark]) -> Vec<SpanWait> {
     let span = Span { start_ns: marks[0].time_ns, end_ns: marks.last().unwrap().time_ns, ..Span::default() };
     let next = |m: &ClockMark| marks.iter().find(|n| n.tid == m.tid && n.time_ns > m.time_ns);
     let points: Vec<_> = marks.iter().map(|mark| Point { before: None, mark, after: next(mark) }).collect();
-    threads.of(&threads.stretches(&Served::of(&span), &points), &[]).0.waits
+    threads.of(&threads.stretches(&Served::of(&span), &points), &[], Vec::new()).0.waits
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn waits_are_cut_at_the_request_and_what_waits_for_it_is_left_out() {
     let span = Span { start_ns: 10 * MS, end_ns: 40 * MS, ..Span::default() };
     let (a, b) = (mark(1, 30), mark(1, 40));
     let points = [Point { before: None, mark: &a, after: Some(&b) }, Point { before: Some(&a), mark: &b, after: None }];
-    let waits = all.of(&all.stretches(&Served::of(&span), &points), &[]).0.waits;
+    let waits = all.of(&all.stretches(&Served::of(&span), &points), &[], Vec::new()).0.waits;
     assert_eq!(waits.len(), 1);
     assert_eq!((waits[0].kind, waits[0].duration_ns), (WaitKind::RunQueue, 5 * MS));
 }

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Turns of actors that a runtime moves from thread to thread (docs/decisions/0032): which thread ran the actor, and
+ * when. The runtime's probe tells that a turn begins. It ends when the thread runs another actor, or stops without one.
+ *
+ * All actors share one table; an actor whose place is taken loses its turns.
+ */
+#ifndef WS_WAIT_TURNS_H
+#define WS_WAIT_TURNS_H
+
+struct turns_table {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set by user space */
+	__uint(map_flags, BPF_F_INNER_MAP);
+	__uint(key_size, sizeof(__u32)); /* clang only declares types that are named here */
+	__uint(value_size, sizeof(struct ws_turns));
+};
+
+/* The box is empty while no waits are asked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct turns_table);
+} actor_turns SEC(".maps");
+
+static __always_inline struct ws_turns *turns_of(__u64 actor, __u32 pid)
+{
+	void *table = table_in(&actor_turns);
+	__u32 at = (actor ^ pid) & (WS_TURN_ACTORS - 1); /* src/source/wait/turns.rs */
+
+	return table ? bpf_map_lookup_elem(table, &at) : NULL;
+}
+
+static __always_inline struct ws_turn *turn_at(struct ws_turns *of, __u32 number)
+{
+	return &of->turns[number & (WS_TURNS_KEPT - 1)];
+}
+
+static __always_inline void turn_ends(struct wait_ring *r, struct task_struct *task, __u64 now)
+{
+	struct ws_turns *of = turns_of(r->turn, task->tgid);
+	struct ws_turn *turn;
+
+	if (of && of->actor == r->turn && of->pid == task->tgid) {
+		turn = turn_at(of, r->turn_number);
+		if (turn->tid == task->pid && !turn->to_ns)
+			turn->to_ns = now;
+	}
+	r->turn = 0;
+}
+
+/* The thread stops. Its actor has not ended its turn if the runtime still names it: then it stops for the actor. */
+static __always_inline void turn_may_end(struct wait_ring *r, struct task_struct *task, __u64 now)
+{
+	__u64 runs = 1;
+
+	if (r->turn && !bpf_probe_read_user(&runs, sizeof(runs), (void *)r->runs_at) && !runs)
+		turn_ends(r, task, now);
+}
+
+/* This thread runs an actor from now on. `runs_at`: see struct wait_ring. */
+static __always_inline void turn_begins(struct task_struct *task, __u64 actor, __u64 runs_at)
+{
+	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u64 now = bpf_ktime_get_ns();
+	struct ws_turns *of;
+	struct ws_turn *turn;
+
+	if (!r)
+		return;
+	if (r->turn)
+		turn_ends(r, task, now);
+	of = turns_of(actor, task->tgid);
+	if (!of)
+		return;
+	if (of->actor != actor || of->pid != task->tgid) {
+		__builtin_memset(of, 0, sizeof(*of));
+		of->actor = actor;
+		of->pid = task->tgid;
+	}
+	turn = turn_at(of, of->next);
+	turn->from_ns = now;
+	turn->to_ns = 0;
+	turn->tid = task->pid;
+	r->turn = actor;
+	r->turn_number = of->next++;
+	r->runs_at = runs_at;
+}
+
+#endif

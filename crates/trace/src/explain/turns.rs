@@ -1,0 +1,196 @@
+//! Requests of actors that their runtime moves from thread to thread, as Go does with goroutines. While such an actor
+//! waits, its thread runs others: the clocks of one thread do not tell its time. The kernel notes its turns on threads
+//! while waits are recorded. Within a turn, the waits of that thread are the actor's; between turns it was parked.
+
+use super::breakdown::{covered_ns, Call};
+use super::parts::Parts;
+use super::served::Served;
+use super::waits::{Stretch, Threads, SURELY_KEPT};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use wirespan_model::wait::{ActorTurn, SpanWait, ThreadWait, ThreadWaits, WaitKind};
+
+/// Most requests whose turns are kept.
+const MOST: usize = 20_000;
+/// Most ids of a request's exchange that are looked at, the last ones.
+const LOOK: usize = 8;
+/// The waits of a thread are asked for so long after the answer at the latest, ns.
+const ASKED_NS: u64 = 10_000_000;
+/// Shorter times between turns are not told as waits, ns.
+const SHORTEST_NS: u64 = 1_000;
+
+/// What [`SpanWait::resource`] says of the time between two turns.
+pub(super) const PARKED: &str = "parked";
+
+/// The turns of the actor that answered a request, in their order. One of them lasted until the answer.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// The thread that answered. The kernel sent its waits until then.
+    answered: u32,
+    turns: Vec<ActorTurn>,
+}
+
+/// The turns of each request, by its process and the id of its exchange.
+#[derive(Debug, Default)]
+pub(super) struct Actors {
+    requests: FxHashMap<(u32, u64), Turns>,
+    order: VecDeque<(u32, u64)>,
+}
+
+impl Actors {
+    /// Keeps the turns that came with the waits of the thread that answered.
+    pub(super) fn add(&mut self, waits: &mut ThreadWaits) {
+        if waits.turns.is_empty() || waits.exchange == 0 {
+            return;
+        }
+        let request = (waits.pid, waits.exchange);
+        let turns = Turns { answered: waits.tid, turns: std::mem::take(&mut waits.turns) };
+        if self.requests.insert(request, turns).is_none() {
+            self.order.push_back(request);
+        }
+        if self.order.len() > MOST {
+            self.order.pop_front().and_then(|oldest| self.requests.remove(&oldest));
+        }
+    }
+
+    /// The turns of the actor that answered this request, if they are known.
+    pub(super) fn of(&self, request: &Served) -> Option<&Turns> {
+        let range = request.exchange?;
+        (range.first..=range.last).rev().take(LOOK).find_map(|id| self.requests.get(&(request.pid, id)))
+    }
+}
+
+impl Turns {
+    /// The parts of a time of the request with these calls.
+    pub(super) fn parts(&self, threads: &Threads, time: (u64, u64), calls: &[Call]) -> Parts {
+        let cover = |from_ns: u64, to_ns: u64| covered_ns(from_ns, to_ns, calls);
+        let mut parts = Parts::default();
+        for turn in &self.turns {
+            let Some(within) = clipped((turn.from_ns, turn.to_ns), time) else { continue };
+            parts += self.parts_of(turn, within, threads, &cover);
+        }
+        for (from_ns, to_ns) in self.gaps(time) {
+            let in_calls = cover(from_ns, to_ns);
+            parts.children += in_calls;
+            parts.blocked += (to_ns - from_ns).saturating_sub(in_calls);
+        }
+        parts.unknown = (time.1 - time.0.min(time.1)).saturating_sub(parts.known());
+        parts
+    }
+
+    /// The parts of a time within a turn. When the actor ran is known only if all waits of the thread since then have
+    /// come.
+    fn parts_of(
+        &self,
+        turn: &ActorTurn,
+        time: (u64, u64),
+        threads: &Threads,
+        cover: &dyn Fn(u64, u64) -> u64,
+    ) -> Parts {
+        let still_waited = |w: &ThreadWait| w.ran_ns == 0 && w.stopped_ns < turn.to_ns;
+        if threads.within(turn.tid, time.0, time.1).any(still_waited) {
+            return Parts::default();
+        }
+        let until_ns = self.turns.last().map_or(0, |last| last.to_ns) + ASKED_NS;
+        let came = turn.tid == self.answered || threads.within(turn.tid, turn.to_ns, until_ns).next().is_some();
+        let is_complete = came && threads.within(turn.tid, time.0, until_ns).count() < SURELY_KEPT;
+        let parts = threads.parts_between(turn.tid, time, cover);
+        Parts { on_cpu: if is_complete { parts.on_cpu } else { 0 }, ..parts }
+    }
+
+    /// When which thread acted for the request.
+    pub(super) fn stretches(&self, time: (u64, u64)) -> Vec<Stretch> {
+        let within = |turn: &ActorTurn| Some((turn.tid, clipped((turn.from_ns, turn.to_ns), time)?));
+        self.turns.iter().filter_map(within).map(|(tid, time)| Stretch::all_of(tid, time)).collect()
+    }
+
+    /// The times in which no thread ran the actor, as waits.
+    pub(super) fn parked(&self, time: (u64, u64), calls: &[Call]) -> Vec<SpanWait> {
+        let wait = |(start_ns, to_ns): (u64, u64)| SpanWait {
+            kind: WaitKind::Runtime,
+            start_ns,
+            duration_ns: to_ns - start_ns,
+            resource: PARKED.into(),
+            in_call: covered_ns(start_ns, to_ns, calls) * 10 >= (to_ns - start_ns) * 9,
+            ..SpanWait::default()
+        };
+        self.gaps(time).filter(|(from_ns, to_ns)| to_ns - from_ns >= SHORTEST_NS).map(wait).collect()
+    }
+
+    /// Before the first turn that is known, the actor may have run.
+    fn gaps(&self, time: (u64, u64)) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.turns.windows(2).filter_map(move |pair| clipped((pair[0].to_ns, pair[1].from_ns), time))
+    }
+}
+
+fn clipped((from_ns, to_ns): (u64, u64), time: (u64, u64)) -> Option<(u64, u64)> {
+    let (from_ns, to_ns) = (from_ns.max(time.0), to_ns.min(time.1));
+    (from_ns < to_ns).then_some((from_ns, to_ns))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use wirespan_model::ExchangeRange;
+
+    fn turn(tid: u32, from_ns: u64, to_ns: u64) -> ActorTurn {
+        ActorTurn { tid, from_ns, to_ns }
+    }
+
+    fn waits(tid: u32, times: &[(u64, u64, u64)]) -> ThreadWaits {
+        let wait =
+            |&(stopped_ns, woken_ns, ran_ns)| ThreadWait { stopped_ns, woken_ns, ran_ns, ..ThreadWait::default() };
+        ThreadWaits { pid: 1, tid, waits: times.iter().map(wait).collect(), ..ThreadWaits::default() }
+    }
+
+    /// On a processor, ready, blocked, not known.
+    fn parts(turns: &Turns, threads: &Threads, time: (u64, u64)) -> [u64; 4] {
+        let parts = turns.parts(threads, time, &[]);
+        assert_eq!(parts.values().iter().sum::<u64>(), time.1 - time.0);
+        [parts.on_cpu, parts.run_queue, parts.blocked, parts.unknown]
+    }
+
+    #[test]
+    fn an_actor_has_the_time_of_the_threads_that_ran_it() {
+        let mut threads = Threads::default();
+        threads.add(waits(5, &[(150, 170, 180), (200, 390, 400)]));
+        // It ran another actor before, and idles since.
+        threads.add(waits(6, &[(250, 290, 295), (350, 0, 0)]));
+        let turns = Turns { answered: 5, turns: vec![turn(5, 100, 200), turn(6, 300, 350), turn(5, 400, 500)] };
+        assert_eq!(parts(&turns, &threads, (100, 500)), [70 + 50 + 100, 10, 20 + 100 + 50, 0]);
+        assert_eq!(parts(&turns, &threads, (210, 340)), [40, 0, 90, 0]);
+        assert_eq!(parts(&turns, &threads, (50, 120)), [20, 0, 0, 50], "what was before the first turn is not known");
+        let parked: Vec<_> = turns.parked((100, 500), &[]).iter().map(|w| w.duration_ns).collect();
+        assert_eq!(parked, [] as [u64; 0], "too short to be told");
+    }
+
+    #[test]
+    fn a_turn_on_a_thread_whose_waits_did_not_come_is_not_known() {
+        let mut threads = Threads::default();
+        let turns = Turns { answered: 5, turns: vec![turn(6, 300, 350), turn(5, 400, 500)] };
+        assert_eq!(parts(&turns, &threads, (300, 500)), [100, 0, 50, 50]);
+        // When they were told, it still waited; it has run this actor since.
+        threads.add(waits(6, &[(100, 0, 0)]));
+        assert_eq!(parts(&turns, &threads, (300, 500)), [100, 0, 50, 50]);
+        // The end of that wait was never told, but a later wait was.
+        threads.add(waits(6, &[(340, 345, 348), (350, 0, 0)]));
+        assert_eq!(parts(&turns, &threads, (300, 500)), [100 + 42, 3, 50 + 5, 0]);
+        // The thread that answers waits no longer.
+        threads.add(waits(5, &[(390, 0, 0)]));
+        threads.add(ThreadWaits { exchange: 1, ..waits(5, &[]) });
+        assert_eq!(parts(&turns, &threads, (300, 500)), [100 + 42, 3, 50 + 5, 0]);
+    }
+
+    #[test]
+    fn turns_are_found_by_the_exchange_and_are_bounded() {
+        let mut actors = Actors::default();
+        for exchange in 1..=MOST as u64 + 1 {
+            actors.add(&mut ThreadWaits { exchange, turns: vec![turn(5, 1, 2)], ..waits(5, &[]) });
+        }
+        let of = |first, last| Served { pid: 1, exchange: Some(ExchangeRange { first, last }), ..Served::default() };
+        assert!(actors.of(&of(1, 1)).is_none() && actors.of(&of(2, 2)).is_some());
+        assert!(actors.of(&of(1, 3)).is_some() && actors.of(&Served { pid: 2, ..of(2, 2) }).is_none());
+        assert_eq!((actors.requests.len(), actors.order.len()), (MOST, MOST));
+    }
+}
