@@ -19,11 +19,10 @@ use super::signature::Signatures;
 use super::threads::Threads;
 use super::timeline::{Event, Hint, Maker, Opinion, Timeline};
 use super::trial::{is_tried, Trial};
-use super::wakes::Wakes;
+use super::wakes::{Wakes, WOKEN};
 use super::within::Within;
 use super::workers::Workers;
 use super::{is_certain, Found, Named, SolverConfig, Verdict};
-use facts::WOKEN;
 use learning::{Held, FIRST_RETRAINING};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -185,8 +184,9 @@ impl Process {
         }
         let may_share = self.shares_exchange(span);
         let trial = self.trial.get_or_insert_default();
-        trial.add_claim(span, self.signatures.of_call(span), may_share);
-        !trial.is_over(span)
+        let kind = self.signatures.of_call(span);
+        trial.add_claim(span, kind, may_share);
+        !trial.is_over(span) || trial.is_rare(kind)
     }
 
     /// Whether a wake-up may tell the cause of a call, and nothing better than a claim by hand-over is known of it.
@@ -225,6 +225,10 @@ impl Process {
             threads.add_call(span);
         }
         let signature = self.signatures.of_call(span);
+        let is_unclaimed = matches!(maker, Maker::Unknown(None));
+        if let Some(trial) = self.trial.as_mut().filter(|_| is_unclaimed) {
+            trial.add_unclaimed(signature);
+        }
         let id = self.timeline.call(span, signature, maker);
         match (id, waits) {
             (Some(id), Some(span)) => {

@@ -6,19 +6,25 @@
 //! may wait for a call in all its routes but one, which answers first: a class of requests of which no claim holds says
 //! nothing, either. But calls that requests enclose, whichever requests, are no such calls: all their late claims are
 //! wrong.
+//!
+//! Where few calls of a kind have a claim and the others have none, the way in which the service hands this work over
+//! is not seen, and the few claims come from something else. They are hints.
 
 mod source;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use super::Named;
 use crate::rules::trust;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
-use source::{share, Known, Source};
+pub(super) use source::{share, PRIOR};
+use source::{Known, Source};
 use std::collections::VecDeque;
 use std::hash::Hasher;
-use tally::{Outcome, Time};
+use tally::{Claimed, Outcome, Time};
+use turns::Turns;
 use wirespan_model::{Evidence, Span};
 
 /// Wrong claims per failed claim, as only one in so many shows.
@@ -68,6 +74,10 @@ pub(super) struct Trial {
     late: VecDeque<Late>,
     /// Threads that have served a request.
     servers: FxHashSet<u32>,
+    /// By class of call.
+    shares: FxHashMap<u64, Claimed>,
+    /// By claimant, whether or not its threads serve requests themselves.
+    turns: FxHashMap<Claimant, Turns>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +111,12 @@ impl Trial {
     /// exchange.
     pub(super) fn add_claim(&mut self, span: &Span, kind: u64, may_share: bool) {
         let Some(exchange) = span.cause else { return };
+        self.count(kind, true);
         let claim = self.claim_of(span, kind);
+        let claimant = Claimant { serves: false, ..claim.claimant };
+        if self.turns.len() < MAX_SOURCES || self.turns.contains_key(&claimant) {
+            self.turns.entry(claimant).or_default().add(span, exchange);
+        }
         if let Some((answered_ns, request)) = self.answers.get(&exchange).copied() {
             let outcome = Outcome::of(claim.time, answered_ns);
             if outcome == Outcome::Holds || !may_share {
@@ -117,6 +132,22 @@ impl Trial {
         while self.order.len() > MAX_KEPT {
             self.order.pop_front().and_then(|x| self.claims.remove(&x));
         }
+    }
+
+    /// Adds a call of this class without a claim.
+    pub(super) fn add_unclaimed(&mut self, kind: u64) {
+        self.count(kind, false);
+    }
+
+    fn count(&mut self, kind: u64, is_claimed: bool) {
+        if self.shares.len() < MAX_KEPT || self.shares.contains_key(&kind) {
+            self.shares.entry(kind).or_default().add(is_claimed);
+        }
+    }
+
+    /// Whether few calls of this class have a claim.
+    pub(super) fn is_rare(&self, kind: u64) -> bool {
+        self.shares.get(&kind).is_some_and(Claimed::is_rare)
     }
 
     fn claim_of(&self, span: &Span, kind: u64) -> Claim {
@@ -229,7 +260,10 @@ impl Trial {
     pub(super) fn claim(&self, span: &Span) -> Option<Named> {
         let (exchange, evidence) = span.cause.zip(span.cause_evidence).filter(|_| is_tried(span))?;
         let before = f64::from(trust(evidence));
-        let confidence = self.source(span).map_or(before, |source| source.confidence(before, &self.known.enclosed));
+        let claimant = Claimant { serves: false, ..self.claimant(span) };
+        let is_loop = self.turns.get(&claimant).is_some_and(Turns::is_loop);
+        let enclosed = &self.known.enclosed;
+        let confidence = self.source(span).map_or(before, |source| source.confidence(before, is_loop, enclosed));
         Some(Named { exchange, evidence, confidence, span: None })
     }
 

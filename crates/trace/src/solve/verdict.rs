@@ -13,9 +13,9 @@ const LEAST_CANDIDATE: f32 = 0.05;
 
 /// Of about 3,250 inferences with at least this probability, 6 were wrong, in records of ten frameworks with ten users.
 /// Of those with 0.9 to 0.98, 99 of 100 were with Node's frameworks, but 86 with Java's virtual threads.
-const NEARLY_CERTAIN: f32 = 0.98;
+const NEARLY_CERTAIN: f64 = 0.98;
 /// What is told of the others at most.
-const DOUBTFUL: f32 = 0.89;
+const DOUBTFUL: f64 = 0.89;
 
 /// The request that probably made a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,9 +75,9 @@ impl Verdict {
     }
 }
 
-/// The confidence in an inference as it is told. From 0.9 on, people act on a link without a second look, so what is
-/// not nearly certain stays below.
-fn told(confidence: f32) -> f32 {
+/// The confidence in an inference, or in a claim, as it is told. From 0.9 on, people act on a link without a second
+/// look, so what is not nearly certain stays below.
+fn told(confidence: f64) -> f64 {
     if confidence < NEARLY_CERTAIN {
         confidence.min(DOUBTFUL)
     } else {
@@ -91,7 +91,7 @@ fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     if !(opinions::is_opinion(own) && own.cause.is_some_and(|claimed| found.request.owns(claimed))) {
         (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
     }
-    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(told(found.confidence)))));
+    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(told(f64::from(found.confidence)))));
     if found.request.is_shared {
         own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(found.request.span.to_string().into())));
     }
@@ -111,7 +111,7 @@ fn with_cause(mut span: Arc<Span>, named: Named) -> Arc<Span> {
     if own.cause != Some(named.exchange) {
         (own.cause, own.cause_evidence) = (Some(named.exchange), Some(named.evidence));
     }
-    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(named.confidence)));
+    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(told(named.confidence))));
     if let Some(request) = named.span {
         own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(request.to_string().into())));
     }

@@ -11,6 +11,7 @@
 //! and no wake-up of that process is believed.
 
 use super::lives::Lives;
+use super::trial::{share, PRIOR};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use wirespan_model::event::{exchange_socket, is_provisional, Wake};
@@ -22,6 +23,9 @@ const MAX_SOCKETS: usize = 4_096;
 /// Most answers of one read that are matched.
 const MAX_ANSWERS: usize = 256;
 
+/// Confidence that an answer was for the thread that it woke, before any was tested: 385 of 389 were, of Lettuce under
+/// Tomcat.
+pub(super) const WOKEN: f64 = 0.99;
 /// Wake-ups are believed with so many failures, or with more if only one in so many fails.
 const ALLOWED: u32 = 1;
 const RARE: u32 = 20;
@@ -56,12 +60,13 @@ struct Woken {
 }
 
 /// Who waited for the answer to a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Waited {
     /// The request for which the thread acts.
     pub(super) exchange: u64,
     /// The thread; 0: not known.
     pub(super) tid: u32,
+    pub(super) confidence: f64,
 }
 
 /// A read, and what followed it.
@@ -93,6 +98,13 @@ struct Tests {
 }
 
 impl Tests {
+    /// About which share of such wake-ups names the right request. Of 170 of Tomcat none was wrong, and one of 295
+    /// failed here. Of 81 and 240 of grpc-java 5 and 28 were wrong; 8 of 428 and 41 of 784 failed.
+    fn confidence(&self) -> f64 {
+        let known = f64::from(self.tested);
+        (WOKEN * PRIOR + share((self.tested, self.failed)) * known) / (PRIOR + known)
+    }
+
     fn have_failed(&self) -> bool {
         self.failed > ALLOWED && self.failed > self.tested / RARE
     }
@@ -159,7 +171,8 @@ impl Wakes {
         if tests.have_failed() {
             return None;
         }
-        named.iter().find(|(id, _)| *id == call).map(|(_, waited)| *waited)
+        let confidence = tests.confidence();
+        named.iter().find(|(id, _)| *id == call).map(|(_, waited)| Waited { confidence, ..*waited })
     }
 }
 
@@ -185,7 +198,10 @@ fn matched(answers: &mut [Answer], woken: &mut Vec<Woken>, lives: &Lives) -> Vec
     let (Some(earliest), Some(latest)) = (earliest, latest) else { return Vec::new() };
     let pairs = woken.iter().zip(earliest).zip(latest.into_iter().rev().map(|at| answers.len() - 1 - at));
     let sure = pairs.filter(|((w, first), last)| first == last && !is_provisional(w.exchange));
-    sure.filter_map(|((w, at), _)| Some((answers[at].call?, Waited { exchange: w.exchange, tid: w.tid }))).collect()
+    sure.filter_map(|((w, at), _)| {
+        Some((answers[at].call?, Waited { exchange: w.exchange, tid: w.tid, confidence: WOKEN }))
+    })
+    .collect()
 }
 
 /// The place of each woken thread among the answers, as early as the order allows; `None` if they do not fit.
@@ -298,31 +314,37 @@ mod tests {
         assert_eq!(makers(&[provisional, request(2)], &[500, 510]), [None, Some(request(2))]);
     }
 
+    /// What 200 wake-ups say, each of the only thread that waits; one in `one_in` acts for a request that was answered.
+    fn told(one_in: u64) -> Vec<Option<Waited>> {
+        let (mut wakes, mut lives) = (Wakes::default(), Lives::default());
+        let socket = SocketId(7);
+        let tell = |n| {
+            let (at, cause) = (10_000 * (n + 1), request(n));
+            let end_ns = if n % one_in == one_in - 1 { at + 50 } else { at + 5_000 };
+            let exchange = Some(ExchangeRange { first: cause, last: cause });
+            lives.add(&Span { exchange, start_ns: at, end_ns, ..Span::default() });
+            wakes.add(&Wake { pid: 1, tid: 0, unsure: false, socket, read_ns: at + 900, cause, time_ns: at + 901 });
+            wakes.add_answer(&Span { socket: 7, start_ns: at + 20, end_ns: at + 900, ..Span::default() }, Some(1));
+            wakes.maker(1, (7, at + 900), &lives)
+        };
+        (0..200).map(tell).collect()
+    }
+
     #[test]
     fn threads_that_wait_for_no_answer_are_not_believed() {
-        let (mut wakes, mut lives) = (Wakes::default(), Lives::default());
-        // Every other thread that is woken acts for a request that was answered before.
-        let named: Vec<Option<u64>> = (0..40)
-            .map(|n| {
-                let at = 10_000 * (n + 1);
-                let exchange = Some(ExchangeRange { first: request(n), last: request(n) });
-                let end_ns = if n % 2 == 0 { at + 5_000 } else { at + 50 };
-                lives.add(&Span { exchange, start_ns: at, end_ns, ..Span::default() });
-                wakes.add(&Wake {
-                    pid: 1,
-                    tid: 0,
-                    unsure: false,
-                    socket: SocketId(7),
-                    read_ns: at + 900,
-                    cause: request(n),
-                    time_ns: at + 901,
-                });
-                wakes.add_answer(&Span { socket: 7, start_ns: at + 20, end_ns: at + 900, ..Span::default() }, Some(1));
-                wakes.maker(1, (7, at + 900), &lives).map(|waited| waited.exchange)
-            })
-            .collect();
-        assert_eq!(named[..3], [Some(request(0)), None, Some(request(2))]);
+        let named = told(2);
+        assert_eq!(
+            named[..3].iter().map(|w| w.map(|w| w.exchange)).collect::<Vec<_>>(),
+            [Some(request(0)), None, Some(request(2))]
+        );
         assert_eq!(named[3..].iter().flatten().count(), 0);
+    }
+
+    #[test]
+    fn failures_that_are_too_few_to_tell_cost_confidence() {
+        let last = |one_in| told(one_in).into_iter().flatten().next_back().map_or(0.0, |waited| waited.confidence);
+        assert!(last(1_000) > 0.98);
+        assert!((0.85..0.95).contains(&last(25)), "{}", last(25));
     }
 
     #[test]

@@ -11,8 +11,6 @@ use rustc_hash::FxHashSet;
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
 
-/// Confidence that an answer was for the thread that it woke: 385 of 389 were, of Lettuce under Tomcat.
-pub(super) const WOKEN: f64 = 0.99;
 /// Confidence that a thread that waits for its calls makes them for the request that it answers next: 2,193 of 2,194
 /// were, of grpcio's server, Puma, Flask and net/http.
 const ANSWERED: f64 = 0.99;
@@ -57,8 +55,8 @@ impl Process {
         let may_wake = matches!(call.maker, Maker::Unknown(_) | Maker::Claimed(_));
         let woken = may_wake.then(|| self.wakes.maker(call.id, (call.socket, call.end_ns), &self.lives)).flatten();
         let is_shared = woken.is_some_and(|waited| self.sharing.is_shared(waited.exchange));
-        if let Some(Waited { exchange, .. }) = woken.filter(|_| !is_shared) {
-            let named = Named { exchange, evidence: Evidence::WakeUp, confidence: WOKEN, span: None };
+        if let Some(Waited { exchange, confidence, .. }) = woken.filter(|_| !is_shared) {
+            let named = Named { exchange, evidence: Evidence::WakeUp, confidence, span: None };
             return Some(Fact::Is(exchange, named));
         }
         if !may_wake && !matches!(call.maker, Maker::OneOf(_)) {
@@ -94,10 +92,16 @@ impl Process {
         trial.zip(span).is_some_and(|(trial, span)| trial.has_failed(span))
     }
 
-    /// Turns claims into known causes, or into hints if their trial failed. A claim that is believed although few like
-    /// it were tried stays a claim: nothing is learnt from its being late. An opinion that names no request of this
-    /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it
-    /// stands.
+    /// Whether most calls like this one have no claim.
+    fn claim_is_rare(&mut self, call: u32) -> bool {
+        let (trial, span) = (self.trial.as_ref(), self.waiting.get(&call));
+        trial.zip(span).is_some_and(|(trial, span)| trial.is_rare(self.signatures.of_call(span)))
+    }
+
+    /// Turns claims into known causes, or into hints if their trial failed or they are rare. A claim that is believed
+    /// although few like it were tried stays a claim: nothing is learnt from its being late. An opinion that names no
+    /// request of this process (but a message of a broker, or a request whose answer is long in coming) is no matter
+    /// of turns: it stands.
     pub(super) fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let crowded = if self.trial.is_some() { crowded(events) } else { FxHashSet::default() };
         self.crowded.extend(&crowded);
@@ -121,6 +125,7 @@ impl Process {
             let exchange = match call.maker {
                 Maker::Claimed(exchange)
                     if self.claim_failed(call.id)
+                        || self.claim_is_rare(call.id)
                         || crowded.contains(&call.id)
                         || self.comes_too_late(call, exchange) =>
                 {

@@ -34,12 +34,44 @@ fn confidence_is_what_answers_have_shown() {
         trial.add_claim(&call(x, 10), KIND, false);
         trial.add_answer(&request(x, 20), ANY, LONGEST);
     }
-    assert!((0.96..=0.98).contains(&confidence(&trial)), "{}", confidence(&trial));
+    assert!((0.98..0.99).contains(&confidence(&trial)), "{}", confidence(&trial));
     for x in 300..400 {
         trial.add_claim(&call(x, 30), KIND, false);
         trial.add_answer(&request(x, 20), ANY, LONGEST);
     }
     assert!(confidence(&trial) < 0.4, "a quarter was refuted: {}", confidence(&trial));
+}
+
+#[test]
+fn a_loop_is_never_nearly_certain() {
+    let (mut trial, mut threads) = (Trial::default(), Trial::default());
+    for x in 0..300 {
+        // Four requests at once; the loop takes their calls in turns, the threads one request after the other.
+        let of_loop = x / 8 * 4 + x % 4;
+        trial.add_claim(&call(of_loop, 10), KIND, false);
+        threads.add_claim(&call(x / 2, 10), KIND, false);
+    }
+    for x in 0..300 {
+        trial.add_answer(&request(x, 20), ANY, LONGEST);
+        threads.add_answer(&request(x, 20), ANY, LONGEST);
+    }
+    assert!((0.9..0.96).contains(&confidence(&trial)), "{}", confidence(&trial));
+    assert!(confidence(&threads) > 0.98, "{}", confidence(&threads));
+}
+
+#[test]
+fn few_claims_among_many_calls_are_rare() {
+    let mut trial = Trial::default();
+    let mut calls = |claimed, others| {
+        (0..claimed).for_each(|x| trial.add_claim(&call(x, 10), KIND, false));
+        (0..others).for_each(|_| trial.add_unclaimed(KIND));
+        trial.is_rare(KIND)
+    };
+    assert!(!calls(1, 6), "seven calls tell nothing");
+    assert!(calls(0, 10));
+    assert!(!calls(20, 0), "most have a claim by now");
+    assert!(calls(0, 100));
+    assert!(!trial.is_rare(LATE));
 }
 
 #[test]
