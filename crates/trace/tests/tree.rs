@@ -25,7 +25,7 @@ fn a_tree_of_lines() {
     assert!(lines[2].starts_with("└─ → gateway  GET /gateway  to 10.0.0.2:80"));
     assert!(lines[2].contains("thread 0.98"));
     assert!(lines[3].starts_with("   └─ ● cart  GET /cart"));
-    assert!(lines[3].contains("there ~50.0µs back ~50.0µs") && lines[3].ends_with("wire 1.00"));
+    assert!(lines[3].contains("hop 100µs  there ?  back ?") && lines[3].ends_with("wire 1.00"));
     assert!(lines[4].starts_with("      └─ → cart") && lines[4].ends_with("ECONNRESET"));
     let columns: Vec<usize> = lines[1..].iter().map(|l| l[..l.find("+").unwrap()].chars().count()).collect();
     assert!(columns.windows(2).all(|c| c[0].abs_diff(c[1]) <= 6), "aligned: {columns:?}");
@@ -93,6 +93,18 @@ fn a_time_between_hosts_that_may_be_nothing_is_told_by_its_upper_bound() {
     ];
     let shown = text(&link(w.arcs())[0], TextOptions::default());
     assert!(shown.contains("hop 240µs  there 61.0µs ± 12.0µs  back at most 176µs"), "{shown}");
+}
+
+#[test]
+fn the_way_back_is_that_of_the_first_byte_of_the_response() {
+    let mut w = World::default();
+    let call = w.call(None, proc(1, 2, "shop"), proc(1, 3, "cart"), T0, T0 + 20 * MS);
+    let [client, server] = [call.client, call.server];
+    // The last byte is read long after the first one.
+    w.spans[server].response_ns = w.spans[server].end_ns - 5 * MS;
+    w.spans[client].response_ns = w.spans[server].response_ns + 11 * US;
+    let shown = text(&link(w.arcs())[0], TextOptions::default());
+    assert!(shown.contains(" back 11.0µs"), "{shown}");
 }
 
 #[test]

@@ -110,6 +110,15 @@ test("between two hosts a time of one direction has an error, or is unknown", ()
   expect(measured(known?.hop?.request ?? null, formatDuration)).toBe("30 µs ± 2 µs");
 });
 
+test("two hosts that contradict each other tell no time", () => {
+  const t = trace([
+    item(span("a", { kind: "client", tap: "client-process" }), { response: 100_000 }),
+    // It says that it took longer than its caller waited.
+    item(span("b", { attributes: hops({ clocks: "two hosts" }) }), { parent: "a", at: 0, response: 200_000, depth: 1 }),
+  ]);
+  expect(rows(tree(t), new Set(), false)[1]?.hop).toEqual({ request: null, response: null, bothNs: null });
+});
+
 test("where devices are hidden, a hop over them that leaves the host has no time of one direction", () => {
   const t = trace([
     item(span("a", { kind: "client", tap: "client-process" }), { response: 100_000 }),

@@ -123,12 +123,14 @@ export function hop(item: TraceSpan, parent: TraceSpan | undefined, between: rea
       ? parent.response_offset_ns - item.response_offset_ns
       : null;
   const compared = [item, ...between].some(crosses);
+  const both = back === null ? null : there + back;
   const exact = (ns: number | null) => (ns === null || compared ? null : { ns, errorNs: 0 });
   const own = (key: "request" | "response") => (between.length === 0 ? told(item.span, key) : null);
   return {
     request: own("request") ?? exact(there),
     response: own("response") ?? exact(back),
-    bothNs: back === null ? null : there + back,
+    // Less than nothing: what the two hosts saw contradicts each other.
+    bothNs: compared && both !== null && both < 0 ? null : both,
   };
 }
 

@@ -162,13 +162,14 @@ fn links(links: &[SpanLink]) -> String {
     text
 }
 
-/// Time from the previous observation point to this one, and back. `~` marks a comparison of two clocks that nothing
-/// else compares.
+/// Time of the first byte from the previous observation point to this one, and that of the response's back: the same
+/// as the UI shows. `?`: the points are of two hosts, and nothing compares their clocks.
 fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> String {
     let Some(parent) = s.link.filter(|l| l.evidence == Evidence::Wire).and_then(|l| by_id.get(&l.parent)) else {
         return String::new();
     };
-    if s.span.number(hop::ROUND_TRIP).is_some() && parent.host_id != s.span.host_id {
+    let one_clock = parent.host_id == s.span.host_id;
+    if s.span.number(hop::ROUND_TRIP).is_some() && !one_clock {
         return hop_times(&s.span).trim_start().to_owned();
     }
     // The process that asks is the first point of the way.
@@ -176,13 +177,17 @@ fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> Strin
     if s.span.hop_position() > 1 && before + 1 == s.span.hop_position() {
         return hop_times(&s.span).trim_start().to_owned();
     }
-    let clocks = if parent.host_id == s.span.host_id { "" } else { "~" };
-    let there = i128::from(s.span.start_ns) - i128::from(parent.start_ns);
-    let back = i128::from(parent.end_ns) - i128::from(s.span.end_ns);
-    if s.span.response_ns == 0 || parent.response_ns == 0 {
-        return format!("there {clocks}{}", duration(there));
+    let time = |from: u64, to: u64| i128::from(to) - i128::from(from);
+    let there = time(parent.start_ns, s.span.start_ns);
+    let answered = s.span.response_ns > 0 && parent.response_ns > 0;
+    let back = answered.then(|| time(s.span.response_ns, parent.response_ns));
+    match (one_clock, back) {
+        (true, Some(back)) => format!("there {} back {}", duration(there), duration(back)),
+        (true, None) => format!("there {}", duration(there)),
+        // Both together compare no clocks. Less than nothing: what the two hosts saw contradicts each other.
+        (false, Some(back)) if there + back >= 0 => format!("hop {}  there ?  back ?", duration(there + back)),
+        (false, _) => "there ?".to_owned(),
     }
-    format!("there {clocks}{} back {clocks}{}", duration(there), duration(back))
 }
 
 /// Time in the hop that ends at the span's point, also of another host, as
