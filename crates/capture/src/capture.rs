@@ -51,8 +51,6 @@ pub struct Capture {
     sees_calls: bool,
     /// Sources that are told the sockets of new targets.
     adopting: Vec<&'static dyn Source>,
-    /// Tables that sources needed later. Kept open, so that the memory of the process can be told.
-    grown: Vec<MapHandle>,
     /// Reads and follows waits, while they are asked for.
     waits: Follower,
     /// Reads system calls, while they are asked for.
@@ -160,9 +158,9 @@ impl Capture {
         features.retain(|f| features::programs().any(|p| p.feature == f.feature && asked(p)));
         features.extend(injection);
         features.extend(privilege::features());
-        let mut grown = Vec::new();
         if !adopting.is_empty() {
-            source::adopt(&adopting, &skel, &targets.processes(), &mut grown);
+            let pids = targets.processes();
+            adopting.iter().for_each(|source| source.adopt(&skel, &pids));
         }
         let uprobes = uprobes(&skel, &programs);
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
@@ -193,7 +191,6 @@ impl Capture {
             messages,
             sees_calls,
             adopting,
-            grown,
             waits,
             calls: Recorder::default(),
             targets: targets.clone(),
@@ -262,9 +259,6 @@ impl Capture {
     pub fn refresh(&mut self) {
         self.clock.refresh();
         self.bump_generation();
-        for source in SOURCES {
-            source::grow(*source, &self.skel, &mut self.grown);
-        }
     }
 
     fn bump_generation(&mut self) {
@@ -296,7 +290,7 @@ impl Capture {
         on_demand::look_for_rings(&mut self.skel, &pids);
         self.waits.begin(&pids);
         self.targets.pids.push(pid);
-        source::adopt(&self.adopting, &self.skel, &pids, &mut self.grown);
+        self.adopting.iter().for_each(|source| source.adopt(&self.skel, &pids));
         Ok(())
     }
 

@@ -76,33 +76,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* of the first WS_FLOW_NEAR places, or fewer */
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct flow_sock);
 } flow_sockets SEC(".maps");
-
-/*
- * The states of all further places: many megabytes, of which few hosts need any. The box is empty until user space sees
- * `flow_far_wanted`.
- */
-struct flow_far_table {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_INNER_MAP);
-	__type(key, __u32);
-	__type(value, struct flow_sock);
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, struct flow_far_table);
-} flow_far SEC(".maps");
-
-#define FLOW_PATIENCE 64 /* so many sockets may go without a place before further places are made */
-__u32 flow_beyond;	 /* sockets that went without */
-bool flow_far_wanted;
 
 const volatile __u32 flow_slot_mask = 0; /* set before load */
 

@@ -89,28 +89,18 @@ static __always_inline void flow_init(struct flow_sock *f, struct sock *sk, __u8
 	flow_init_key(f, sk, role);
 }
 
-#define FLOW_PLACES 4
+#define FLOW_PLACES 3
 #define FLOW_HOT 256
 
 /*
  * Where a socket may have its place: first in a part of the arrays that stays in the cache, so that short connections
- * do not wander through memory; then among the places that are always there; then anywhere. Neighbours do not share a
- * line of the cache.
+ * do not wander through memory. Neighbours do not share a line of the cache.
  */
 static __always_inline __u32 flow_place(__u64 cookie, int way)
 {
-	__u64 at = way == 3 ? cookie * 0x9e3779b97f4a7c15ULL >> 32 : cookie * 5;
+	__u64 at = way == 2 ? cookie * 0x9e3779b97f4a7c15ULL >> 32 : cookie * 5;
 
-	return at & flow_slot_mask & (way == 0 ? FLOW_HOT - 1 : way == 1 ? WS_FLOW_NEAR - 1 : ~0U);
-}
-
-/* The state that belongs to a place; NULL if it is one of those that were not made. */
-static __always_inline struct flow_sock *flow_state_at(__u32 at)
-{
-	if (at < WS_FLOW_NEAR)
-		return bpf_map_lookup_elem(&flow_sockets, &at);
-	at -= WS_FLOW_NEAR;
-	return table_find(&flow_far, &at);
+	return at & flow_slot_mask & (way == 0 ? FLOW_HOT - 1 : ~0U);
 }
 
 static __always_inline struct flow_sock *flow_listed(__u64 cookie, struct flow_slot **slot)
@@ -121,7 +111,7 @@ static __always_inline struct flow_sock *flow_listed(__u64 cookie, struct flow_s
 
 		if (s && (s->cookie & ~(FLOW_NEW | FLOW_GOING)) == cookie) {
 			*slot = s;
-			return flow_state_at(at);
+			return bpf_map_lookup_elem(&flow_sockets, &at);
 		}
 	}
 	return NULL;
@@ -147,16 +137,15 @@ static __always_inline struct flow_sock *flow_take(__u64 cookie, struct flow_slo
 	for (int way = 0; way < FLOW_PLACES; way++) {
 		__u32 at = flow_place(cookie, way);
 		struct flow_slot *s = bpf_map_lookup_elem(&flow_slots, &at);
-		struct flow_sock *f = s && !s->cookie ? flow_state_at(at) : NULL;
 
-		if (f && !__sync_val_compare_and_swap(&s->cookie, 0, FLOW_TAKEN)) {
+		if (s && !s->cookie && !__sync_val_compare_and_swap(&s->cookie, 0, FLOW_TAKEN)) {
 			__u32 block = at / WS_FLOW_BLOCK, *used = bpf_map_lookup_elem(&flow_blocks, &block);
 
 			if (used && !*used)
 				*used = 1; /* after the place is taken: see flow_sweep_block() */
 			s->calls[0] = s->calls[1] = 0;
 			*slot = s;
-			return f;
+			return bpf_map_lookup_elem(&flow_sockets, &at);
 		}
 	}
 	return NULL;
@@ -170,8 +159,6 @@ static __always_inline struct flow_sock *flow_room(struct sock *sk, __u64 cookie
 	if (f)
 		return f;
 	flow_unlisted_tcp = true;
-	if (++flow_beyond > FLOW_PATIENCE)
-		flow_far_wanted = true;
 	count(WS_C_FLOW_SOCKETS_BEYOND_TABLE);
 	f = bpf_sk_storage_get(&flow_others, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!f)

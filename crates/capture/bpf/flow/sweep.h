@@ -43,7 +43,7 @@ __noinline int flow_sweep_place(__u32 at)
 	if (!cookie || cookie & FLOW_GOING)
 		return !!cookie;
 	cookie &= ~FLOW_NEW;
-	f = flow_state_at(at);
+	f = bpf_map_lookup_elem(&flow_sockets, &at);
 	if (!f)
 		return 0;
 	__sync_lock_test_and_set(&f->swept_now, 1);
@@ -96,10 +96,8 @@ int flow_adopt(struct ws_flow_adopt *a)
 	if (!cookie || flow_listed(cookie, &slot))
 		return 1;
 	f = flow_take(cookie, &slot);
-	if (!f) {
-		flow_far_wanted = true;
+	if (!f)
 		return 1;
-	}
 	__builtin_memset(f, 0, sizeof(*f));
 	f->key = a->key;
 	f->client_port = a->client_port;

@@ -17,13 +17,11 @@ mod table;
 pub(crate) use table::run;
 pub(crate) mod wire;
 
-use crate::boxes;
 use crate::object::WirespanSkel;
 use crate::ring::Ring;
-use crate::wire::contract::{Flow, WS_FLOW_BLOCK, WS_FLOW_NEAR};
+use crate::wire::contract::{Flow, WS_FLOW_BLOCK};
 use crate::Capture;
-use libbpf_rs::libbpf_sys::BPF_F_INNER_MAP;
-use libbpf_rs::{Btf, MapCore as _, MapFlags, MapHandle, MapType};
+use libbpf_rs::{Btf, MapHandle};
 use plain::Plain;
 pub use plain::PlainEnd;
 use rustc_hash::FxHashMap;
@@ -38,7 +36,7 @@ pub struct FlowOptions {
     /// Bundles between two drains; each takes about 900 bytes, as there are two tables.
     pub bundles: u32,
     /// TCP sockets followed at once. Each takes 400 to 800 bytes: the table has twice as many places, rounded up to a
-    /// power of two. The first 4,096 places are made at the start, the others when these do not do.
+    /// power of two.
     pub sockets: u32,
 }
 
@@ -59,7 +57,7 @@ fn size(skel: &mut crate::object::OpenWirespanSkel<'static>, options: Option<Flo
     // With twice as many places as sockets, few sockets find all places that they may take in use.
     let slots = sizes.sockets.clamp(1, 1 << 24).next_power_of_two() * 2;
     skel.maps.flow_slots.set_max_entries(slots)?;
-    skel.maps.flow_sockets.set_max_entries(slots.min(WS_FLOW_NEAR))?;
+    skel.maps.flow_sockets.set_max_entries(slots)?;
     skel.maps.flow_blocks.set_max_entries(slots.div_ceil(WS_FLOW_BLOCK))?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.flow_slot_mask = slots - 1;
@@ -69,18 +67,6 @@ fn size(skel: &mut crate::object::OpenWirespanSkel<'static>, options: Option<Flo
         skel.maps.flow_spills.set_max_entries(4096)?;
     }
     Ok(())
-}
-
-/// Makes the further places of sockets, if the kernel programs want them and they are not there yet.
-fn make_far(skel: &WirespanSkel<'static>) -> libbpf_rs::Result<Option<MapHandle>> {
-    let maps = &skel.maps;
-    let wanted = maps.bss_data.as_ref().is_some_and(|bss| bss.flow_far_wanted);
-    let entries = maps.flow_slots.max_entries().saturating_sub(WS_FLOW_NEAR);
-    if !wanted || entries == 0 || maps.flow_far.lookup(&boxes::PLACE, MapFlags::ANY)?.is_some() {
-        return Ok(None);
-    }
-    let sizes = (maps.flow_sockets.key_size(), maps.flow_sockets.value_size());
-    boxes::make(&maps.flow_far, MapType::Array, "flow_far", sizes, entries, BPF_F_INNER_MAP).map(Some)
 }
 
 /// Descriptors of the maps and programs that a drain needs. May move to another thread than that of the loader.

@@ -1,11 +1,10 @@
 //! Flows as a source: programs, sizes of the maps, opening.
 
-use super::{adopt, make_far, size, FlowSource};
+use super::{adopt, size, FlowSource};
 use crate::features::{MessageRung, Program};
 use crate::object::{OpenWirespanSkel, WirespanSkel};
 use crate::source::Source;
 use crate::Options;
-use libbpf_rs::MapHandle;
 use std::any::Any;
 
 /// The source of flows.
@@ -71,10 +70,6 @@ impl Source for Bundles {
 
     fn adopts(&self, loaded: &[&'static str]) -> bool {
         loaded.contains(&"flow_state")
-    }
-
-    fn grow(&self, skel: &WirespanSkel<'static>) -> libbpf_rs::Result<Option<MapHandle>> {
-        make_far(skel)
     }
 
     fn adopt(&self, skel: &WirespanSkel<'static>, pids: &[u32]) {
