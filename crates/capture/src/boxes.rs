@@ -1,6 +1,6 @@
 //! Boxes: maps of one place, for a table that is made when the kernel programs need it (`WS_TABLE` in bpf/core/maps.h).
 
-use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::libbpf_sys::{bpf_map_create_opts, BPF_F_INNER_MAP};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
@@ -26,4 +26,9 @@ pub(crate) fn make(
     let table = MapHandle::create(kind, Some(name), sizes.0, sizes.1, entries, &opts)?;
     put(&table, of)?;
     Ok(table)
+}
+
+/// Makes an array in a box (`WS_BOXED_ARRAY`); `size`: of a value, bytes.
+pub(crate) fn make_array(of: &impl MapCore, name: &str, size: u32, entries: u32) -> libbpf_rs::Result<MapHandle> {
+    make(of, MapType::Array, name, (4, size), entries, BPF_F_INNER_MAP)
 }

@@ -78,6 +78,22 @@ static __always_inline long remember(void *map, const void *key, const void *val
 		__array(values, struct name##_table);                                                   \
 	} name SEC(".maps")
 
+/* An array in a box, with as many entries as user space gives it (boxes::make_array()). */
+#define WS_BOXED_ARRAY(name, value_type)                                                             \
+	struct name##_table {                                                                        \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                    \
+		__uint(max_entries, 1);                                                              \
+		__uint(map_flags, BPF_F_INNER_MAP);                                                  \
+		__uint(key_size, sizeof(__u32)); /* clang only declares types that are named here */ \
+		__uint(value_size, sizeof(value_type));                                              \
+	};                                                                                           \
+	struct {                                                                                     \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                            \
+		__uint(max_entries, 1);                                                              \
+		__type(key, __u32);                                                                  \
+		__array(values, struct name##_table);                                                \
+	} name SEC(".maps")
+
 static __always_inline void *table_in(void *box)
 {
 	__u32 first = 0;

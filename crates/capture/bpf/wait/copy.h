@@ -15,21 +15,8 @@ struct copy_block {
 	__u64 number_again; /* differs while it is being written */
 };
 
-struct copy_block_table {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set by user space */
-	__uint(map_flags, BPF_F_INNER_MAP);
-	__uint(key_size, sizeof(__u32)); /* clang only declares types that are named here */
-	__uint(value_size, sizeof(struct copy_block));
-};
-
 /* The box is empty while no waits are asked for. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, struct copy_block_table);
-} stack_copies SEC(".maps");
+WS_BOXED_ARRAY(stack_copies, struct copy_block);
 
 __u64 blocks_taken;
 

@@ -32,21 +32,8 @@ static __always_inline __u32 fill_stack(void *ctx, struct task_struct *task, str
 	return s->head.interpreted ? WS_STACK_NATIVE + s->head.interpreted : size;
 }
 
-struct wait_stack_table {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set by user space */
-	__uint(map_flags, BPF_F_INNER_MAP);
-	__uint(key_size, sizeof(__u32)); /* clang only declares types that are named here */
-	__uint(value_size, sizeof(struct wait_stack));
-};
-
 /* The box is empty while no waits are asked for. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, struct wait_stack_table);
-} wait_stacks SEC(".maps");
+WS_BOXED_ARRAY(wait_stacks, struct wait_stack);
 
 __u64 stacks_taken;
 

@@ -8,21 +8,8 @@
 #ifndef WS_WAIT_TURNS_H
 #define WS_WAIT_TURNS_H
 
-struct turns_table {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* set by user space */
-	__uint(map_flags, BPF_F_INNER_MAP);
-	__uint(key_size, sizeof(__u32)); /* clang only declares types that are named here */
-	__uint(value_size, sizeof(struct ws_turns));
-};
-
 /* The box is empty while no waits are asked for. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, struct turns_table);
-} actor_turns SEC(".maps");
+WS_BOXED_ARRAY(actor_turns, struct ws_turns);
 
 static __always_inline struct ws_turns *turns_of(__u64 actor, __u32 pid)
 {

@@ -6,11 +6,9 @@ use crate::boxes;
 use crate::object::WirespanSkel;
 use crate::runtime::Functions;
 use crate::wire::contract::{Stack, StackCopy, WS_STACKS_KEPT, WS_STACK_KERNEL, WS_STACK_NATIVE, WS_STACK_USER};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use wirespan_model::stack::NamedLater;
 
-/// Flag of a table in a box, whose size may differ from that of the pattern.
-const BPF_F_INNER_MAP: u32 = 1 << 12;
 /// Bytes of an entry.
 const ENTRY: u32 = Stack::SIZE as u32 + 8 * (WS_STACK_KERNEL + WS_STACK_USER);
 
@@ -26,7 +24,7 @@ impl Tables {
     fn make(skel: &WirespanSkel<'static>) -> Option<Tables> {
         let names = Names::start(Functions::open(skel))?;
         let place = &skel.maps.wait_stacks;
-        let stacks = boxes::make(place, MapType::Array, "wait_stacks", (4, ENTRY), WS_STACKS_KEPT, BPF_F_INNER_MAP);
+        let stacks = boxes::make_array(place, "wait_stacks", ENTRY, WS_STACKS_KEPT);
         let stacks = stacks.inspect_err(|error| {
             tracing::warn!(%error, "no memory for stacks: where requests waited is not told");
         });

@@ -4,11 +4,8 @@ use crate::boxes;
 use crate::clock::Clock;
 use crate::object::WirespanSkel;
 use crate::wire::contract::{Turn, Turns as Kept, WS_TURNS_KEPT, WS_TURN_ACTORS};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use wirespan_model::wait::ActorTurn;
-
-/// Flag of a table in a box, whose size may differ from that of the pattern.
-const BPF_F_INNER_MAP: u32 = 1 << 12;
 
 /// The kernel's table of turns, while waits are asked for.
 #[derive(Default)]
@@ -28,8 +25,7 @@ impl Turns {
             self.table = None;
             return;
         }
-        let sizes = (4, Kept::SIZE as u32);
-        let table = boxes::make(place, MapType::Array, "actor_turns", sizes, WS_TURN_ACTORS, BPF_F_INNER_MAP);
+        let table = boxes::make_array(place, "actor_turns", Kept::SIZE as u32, WS_TURN_ACTORS);
         self.table = table.inspect_err(|error| tracing::warn!(%error, "no memory for turns of goroutines")).ok();
     }
 

@@ -4,10 +4,8 @@
 use crate::boxes;
 use crate::object::WirespanSkel;
 use crate::wire::contract::{StackCopy, WS_COPIES_KEPT, WS_COPY_BLOCK, WS_COPY_BLOCKS};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 
-/// Flag of a table in a box, whose size may differ from that of the pattern.
-const BPF_F_INNER_MAP: u32 = 1 << 12;
 const BLOCK: usize = WS_COPY_BLOCK as usize;
 /// Bytes of an entry: a block between its number and its number.
 const ENTRY: usize = 8 + BLOCK + 8;
@@ -20,15 +18,7 @@ pub(in super::super) struct Copies {
 impl Copies {
     /// Makes the table and puts it where the kernel programs find it.
     pub(in super::super) fn keep(skel: &WirespanSkel<'static>) -> Option<Copies> {
-        let sizes = (4, ENTRY as u32);
-        let table = boxes::make(
-            &skel.maps.stack_copies,
-            MapType::Array,
-            "stack_copies",
-            sizes,
-            WS_COPIES_KEPT,
-            BPF_F_INNER_MAP,
-        );
+        let table = boxes::make_array(&skel.maps.stack_copies, "stack_copies", ENTRY as u32, WS_COPIES_KEPT);
         let table = table.inspect_err(|error| tracing::warn!(%error, "no memory for copies of stacks"));
         Some(Copies { table: table.ok()? })
     }
