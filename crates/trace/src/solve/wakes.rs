@@ -60,13 +60,12 @@ struct Woken {
 }
 
 /// Who waited for the answer to a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waited {
     /// The request for which the thread acts.
     pub(super) exchange: u64,
     /// The thread; 0: not known.
     pub(super) tid: u32,
-    pub(super) confidence: f64,
 }
 
 /// A read, and what followed it.
@@ -152,9 +151,9 @@ impl Wakes {
         self.reads.entry(at).or_default()
     }
 
-    /// The thread that made this call, and for which request, if the wake-ups tell. Everything that came with the
-    /// answer must have come.
-    pub(super) fn maker(&mut self, call: u32, (socket, end_ns): At, lives: &Lives) -> Option<Waited> {
+    /// The thread that made this call, and for which request, if the wake-ups tell; and the confidence in that.
+    /// Everything that came with the answer must have come.
+    pub(super) fn maker(&mut self, call: u32, (socket, end_ns): At, lives: &Lives) -> Option<(Waited, f64)> {
         let Wakes { reads, tests, .. } = self;
         let Read { answers, woken, named } = reads.get_mut(&(socket, end_ns))?;
         // A thread that was done with its request may have brought the answer to one that waits in its own.
@@ -171,8 +170,7 @@ impl Wakes {
         if tests.have_failed() {
             return None;
         }
-        let confidence = tests.confidence();
-        named.iter().find(|(id, _)| *id == call).map(|(_, waited)| Waited { confidence, ..*waited })
+        named.iter().find(|(id, _)| *id == call).map(|(_, waited)| (*waited, tests.confidence()))
     }
 }
 
@@ -198,10 +196,7 @@ fn matched(answers: &mut [Answer], woken: &mut Vec<Woken>, lives: &Lives) -> Vec
     let (Some(earliest), Some(latest)) = (earliest, latest) else { return Vec::new() };
     let pairs = woken.iter().zip(earliest).zip(latest.into_iter().rev().map(|at| answers.len() - 1 - at));
     let sure = pairs.filter(|((w, first), last)| first == last && !is_provisional(w.exchange));
-    sure.filter_map(|((w, at), _)| {
-        Some((answers[at].call?, Waited { exchange: w.exchange, tid: w.tid, confidence: WOKEN }))
-    })
-    .collect()
+    sure.filter_map(|((w, at), _)| Some((answers[at].call?, Waited { exchange: w.exchange, tid: w.tid }))).collect()
 }
 
 /// The place of each woken thread among the answers, as early as the order allows; `None` if they do not fit.
@@ -252,7 +247,7 @@ mod tests {
                 Span { socket: 7, start_ns: *start_ns, end_ns: READ, response_seq: Some(seq(n)), ..Span::default() };
             wakes.add_answer(&span, Some(n as u32));
         }
-        (0..starts.len() as u32).map(|n| Some(wakes.maker(n, (7, READ), &lives)?.exchange)).collect()
+        (0..starts.len() as u32).map(|n| Some(wakes.maker(n, (7, READ), &lives)?.0.exchange)).collect()
     }
 
     #[test]
@@ -282,7 +277,7 @@ mod tests {
             let times = Span { start_ns: 500, end_ns: READ, ..Span::default() };
             wakes.add_answer(&Span { socket: 7, response_seq: Some(n), ..times }, Some(n));
         }
-        let tids = [0, 1].map(|n| wakes.maker(n, (7, READ), &lives).map(|waited| waited.tid));
+        let tids = [0, 1].map(|n| wakes.maker(n, (7, READ), &lives).map(|(waited, _)| waited.tid));
         assert_eq!(tids, [Some(31), Some(32)]);
     }
 
@@ -315,7 +310,7 @@ mod tests {
     }
 
     /// What 200 wake-ups say, each of the only thread that waits; one in `one_in` acts for a request that was answered.
-    fn told(one_in: u64) -> Vec<Option<Waited>> {
+    fn told(one_in: u64) -> Vec<Option<(Waited, f64)>> {
         let (mut wakes, mut lives) = (Wakes::default(), Lives::default());
         let socket = SocketId(7);
         let tell = |n| {
@@ -334,7 +329,7 @@ mod tests {
     fn threads_that_wait_for_no_answer_are_not_believed() {
         let named = told(2);
         assert_eq!(
-            named[..3].iter().map(|w| w.map(|w| w.exchange)).collect::<Vec<_>>(),
+            named[..3].iter().map(|w| w.map(|(w, _)| w.exchange)).collect::<Vec<_>>(),
             [Some(request(0)), None, Some(request(2))]
         );
         assert_eq!(named[3..].iter().flatten().count(), 0);
@@ -342,7 +337,7 @@ mod tests {
 
     #[test]
     fn failures_that_are_too_few_to_tell_cost_confidence() {
-        let last = |one_in| told(one_in).into_iter().flatten().next_back().map_or(0.0, |waited| waited.confidence);
+        let last = |one_in| told(one_in).into_iter().flatten().next_back().map_or(0.0, |(_, confidence)| confidence);
         assert!(last(1_000) > 0.98);
         assert!((0.85..0.95).contains(&last(25)), "{}", last(25));
     }

@@ -54,8 +54,8 @@ impl Process {
     fn fact(&mut self, call: &Call) -> Option<Fact> {
         let may_wake = matches!(call.maker, Maker::Unknown(_) | Maker::Claimed(_));
         let woken = may_wake.then(|| self.wakes.maker(call.id, (call.socket, call.end_ns), &self.lives)).flatten();
-        let is_shared = woken.is_some_and(|waited| self.sharing.is_shared(waited.exchange));
-        if let Some(Waited { exchange, confidence, .. }) = woken.filter(|_| !is_shared) {
+        let is_shared = woken.is_some_and(|(waited, _)| self.sharing.is_shared(waited.exchange));
+        if let Some((Waited { exchange, .. }, confidence)) = woken.filter(|_| !is_shared) {
             let named = Named { exchange, evidence: Evidence::WakeUp, confidence, span: None };
             return Some(Fact::Is(exchange, named));
         }
@@ -63,7 +63,7 @@ impl Process {
             return None;
         }
         let answered = self.waiting.get(&call.id).and_then(|span| self.answerers.maker(span));
-        let Some(answered) = answered else { return woken.map(Fact::IsOneOf) };
+        let Some(answered) = answered else { return woken.map(|(waited, _)| Fact::IsOneOf(waited)) };
         let named = Named {
             exchange: answered.exchange.first,
             evidence: Evidence::Thread,
@@ -86,16 +86,12 @@ impl Process {
         !trial.is_over(span) && !trial.are_of_one_class(span, self.signatures.of_call(span))
     }
 
-    /// Whether claims like that of this call have failed their trial.
-    fn claim_failed(&self, call: u32) -> bool {
+    /// Whether claims like that of this call have failed their trial, or most calls like it have no claim.
+    fn is_doubted(&mut self, call: u32) -> bool {
         let (trial, span) = (self.trial.as_ref(), self.waiting.get(&call));
-        trial.zip(span).is_some_and(|(trial, span)| trial.has_failed(span))
-    }
-
-    /// Whether most calls like this one have no claim.
-    fn claim_is_rare(&mut self, call: u32) -> bool {
-        let (trial, span) = (self.trial.as_ref(), self.waiting.get(&call));
-        trial.zip(span).is_some_and(|(trial, span)| trial.is_rare(self.signatures.of_call(span)))
+        trial
+            .zip(span)
+            .is_some_and(|(trial, span)| trial.has_failed(span) || trial.is_rare(self.signatures.of_call(span)))
     }
 
     /// Turns claims into known causes, or into hints if their trial failed or they are rare. A claim that is believed
@@ -124,8 +120,7 @@ impl Process {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
             let exchange = match call.maker {
                 Maker::Claimed(exchange)
-                    if self.claim_failed(call.id)
-                        || self.claim_is_rare(call.id)
+                    if self.is_doubted(call.id)
                         || crowded.contains(&call.id)
                         || self.comes_too_late(call, exchange) =>
                 {
