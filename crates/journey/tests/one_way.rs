@@ -71,11 +71,12 @@ proptest! {
             let (came, seq) = (sent + base + jam, n * 1000);
             hosts[0].see(sent, packet(Point::Queue, seq, 1000, 0));
             hosts[1].see(came, packet(Point::Receive, seq, 1000, 0));
-            // The same acknowledgement may be sent twice, and any of both may be lost.
+            // The same acknowledgement may be sent twice, and the first of both may be lost; not at the start, where
+            // nothing could be compared until one arrives.
             for twice in 0..1 + n % 2 {
                 let acked = came + 1_000 * (1 + u64::from(twice));
                 hosts[1].see(acked, packet(Point::Queue, 7, 0, 100 + n));
-                if !(lost[at] && twice == 0) {
+                if !(at > 4 && lost[at] && twice == 0) {
                     hosts[0].see(acked + base + back[at], packet(Point::Receive, 7, 0, 100 + n));
                 }
             }
