@@ -134,6 +134,40 @@ fn samples_of_java_have_all_callers() {
     assert!(right * 100 >= all * 95, "{right} of {all}");
 }
 
+/// The functions in which a request slept longest, innermost first, and for how long it did, ns.
+fn slept_in(span: &Span) -> (Vec<String>, u64) {
+    let sleeps = span.events.iter().filter(|e| e.get("wirespan.wait.kind").is_some_and(|kind| kind == "sleep"));
+    let timed = sleeps.map(|e| (e["wirespan.wait.duration"].parse::<u64>().unwrap(), e));
+    let (ns, longest) = timed.max_by_key(|(ns, _)| *ns).unwrap_or_else(|| panic!("no sleep: {:#?}", span.events));
+    let stack = longest.get("code.stacktrace").map_or("", String::as_str);
+    (stack.lines().map(|frame| without_line(frame, false)).collect(), ns)
+}
+
+#[test]
+fn a_recursion_of_ten_thousand_levels_in_java_costs_its_outer_functions_only() {
+    let test = "java_recursion";
+    if !can_trace(test) || !has(test, &["java", "javac"]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(root().join("target")).unwrap();
+    for (n, (java, version)) in machines().into_iter().enumerate() {
+        // Compiled; and interpreted, by one machine.
+        for options in ["-Xss64m", "-Xss64m -Xint"].into_iter().take(if n == 0 { 2 } else { 1 }) {
+            let program = server(&java, options, dir.path());
+            // At the first stack the files of the machine are read, which may take longer than a stack is waited for.
+            let spans = traced(&program, &["/sleep/30", "/recursion/40", "/sleep/40"]);
+            let ((deep, slept_ns), (next, _)) = (slept_in(&spans[1]), slept_in(&spans[2]));
+            let levels = deep.iter().filter(|name| *name == "Stacks.deep").count();
+            println!("Java {version} {options}: {levels} levels of {} functions", deep.len());
+            assert!(levels > 50 && deep.len() < 1000, "Java {version} {options}: {deep:#?}");
+            assert!(slept_ns >= 39_000_000, "{slept_ns}");
+            // The stack of the next request is whole.
+            let whole = ["Stacks.handle", "start_thread"].iter().all(|wanted| next.iter().any(|name| name == wanted));
+            assert!(whole, "Java {version} {options}: {next:#?}");
+        }
+    }
+}
+
 #[test]
 fn a_collection_of_garbage_in_java_is_told_by_its_name() {
     let test = "java_collection";

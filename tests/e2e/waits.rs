@@ -46,9 +46,13 @@ fn expected(case: &str, path: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// A busy machine lets any thread wait for a processor, and threads of Python wait for the interpreter's lock.
+/// A busy machine lets any thread wait for a processor, and for a page of its program that is no longer in memory;
+/// threads of Python wait for the interpreter's lock.
 fn is_always_possible(wait: &Wait<'_>) -> bool {
-    wait.fact("kind") == "run-queue" || (wait.fact("kind") == "lock" && wait.fact("woken_by").starts_with("thread "))
+    let paged = wait.is(("page-fault", "disk"));
+    paged
+        || wait.fact("kind") == "run-queue"
+        || (wait.fact("kind") == "lock" && wait.fact("woken_by").starts_with("thread "))
 }
 
 /// Whether the waits of a request are those that its service has measured.

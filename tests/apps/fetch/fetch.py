@@ -10,17 +10,25 @@ The package clients fetch (pip, mvn, npm, go), from the registries that they are
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
 """
 
+import concurrent.futures
 import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = HERE.parents[2] / "target" / "servers"
 FIELD_GO = HERE.parent / "field" / "go"
 FIELD_RUST = HERE.parent / "field" / "rust"
+
+
+# The registries are waited for most of the time, so that so many parts are fetched side by side. Maven's own store
+# takes one writer only.
+AT_ONCE = 8
+maven = threading.Lock()
 
 
 class Failed(Exception):
@@ -51,18 +59,9 @@ def python(name, requirements):
 
 def copy_jars(pom, profile, folder):
     shutil.rmtree(folder, ignore_errors=True)
-    run(
-        "mvn",
-        "-q",
-        "-B",
-        "-f",
-        pom,
-        "-P",
-        profile,
-        "dependency:copy-dependencies",
-        "-DincludeScope=runtime",
-        f"-DoutputDirectory={folder}",
-    )
+    command = ("mvn", "-q", "-B", "-f", pom, "-P", profile, "dependency:copy-dependencies", "-DincludeScope=runtime")
+    with maven:
+        run(*command, f"-DoutputDirectory={folder}")
 
 
 def jars(name, *sources):
@@ -264,22 +263,27 @@ PARTS = {
 MEASURED = {name for name in PARTS if name.startswith(("field_java_", "field_caddy", "field_rust"))}
 
 
+def fetch(name):
+    how, sources = PARTS[name]
+    wanted = hashlib.sha256(b"".join((HERE / s).read_bytes() for s in sources)).hexdigest()
+    mark = CACHE / f".{name}"
+    if mark.exists() and mark.read_text() == wanted:
+        return
+    sys.stderr.write(f"fetch: {name} for the tests with real servers\n")
+    try:
+        how()
+        mark.write_text(wanted)
+    except (Failed, OSError) as error:
+        sys.stderr.write(f"fetch: {name} could not be had, its tests will be skipped: {error}\n")
+
+
 def main(names):
-    CACHE.mkdir(parents=True, exist_ok=True)
-    for name in names or (name for name in PARTS if name not in MEASURED):
+    for name in names:
         if name not in PARTS:
             sys.exit(f"fetch: no {name!r}; there are: {', '.join(PARTS)}")
-        fetch, sources = PARTS[name]
-        wanted = hashlib.sha256(b"".join((HERE / s).read_bytes() for s in sources)).hexdigest()
-        mark = CACHE / f".{name}"
-        if mark.exists() and mark.read_text() == wanted:
-            continue
-        print(f"fetch: {name} for the tests with real servers", file=sys.stderr, flush=True)
-        try:
-            fetch()
-            mark.write_text(wanted)
-        except (Failed, OSError) as error:
-            print(f"fetch: {name} could not be had, its tests will be skipped: {error}", file=sys.stderr, flush=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(fetch, names or [name for name in PARTS if name not in MEASURED]))
 
 
 if __name__ == "__main__":

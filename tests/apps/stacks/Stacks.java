@@ -184,6 +184,7 @@ public class Stacks {
             case "method" -> new Shop().price(asked);
             case "made" -> new Shop(asked);
             case "deep" -> deep(asked, 20);
+            case "recursion" -> deep(asked, 10_000);
             case "stopped" -> stopped(asked);
             case "sorted" -> sorted(asked);
             case "streamed" -> streamed(asked);

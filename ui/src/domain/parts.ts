@@ -10,7 +10,7 @@ const PARTS = [
   {
     key: "blocked",
     label: "blocked",
-    words: "slept, and not in a call that was seen: a lock, a timer, a disk, or traffic that is not traced",
+    words: "blocked outside of calls that were seen: by a lock, a timer, a disk, or traffic that is not traced",
   },
   { key: "other_requests", label: "busy for others", words: "waited because its thread worked for other requests" },
   { key: "children", label: "in its calls", words: "waited for the other end of its calls" },

@@ -85,7 +85,9 @@ fn blocked(step: &Step) -> String {
             format!("did not run. What usual requests wait for was not recorded; this one: {}", told.join("; "))
         }
         _ => waits.next().map_or_else(
-            || "slept, and not in a call that was seen: a lock, a timer, a disk, or traffic that is not traced".into(),
+            || "was blocked outside of calls that were seen: by a lock, a timer, a disk, or traffic that is not traced \
+                (--threshold records by which)"
+                .into(),
             Waited::text,
         ),
     }

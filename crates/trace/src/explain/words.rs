@@ -144,6 +144,7 @@ fn phrase(kind: WaitKind, syscall: &str, resource: &str) -> String {
             "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "sendfile" => {
                 of("waited for room to send to", "waited for room to send")
             }
+            _ if resource == "unix socket" => "waited for data from a unix socket".into(),
             _ => of("waited for data from", "waited for data from a socket"),
         },
         WaitKind::Disk => match syscall {

@@ -13,6 +13,7 @@ use wirespan_model::{Endpoint, Text};
 
 const TYPE: u16 = 0o170_000;
 const SOCKET: u16 = 0o140_000;
+const FIFO: u16 = 0o010_000;
 const REGULAR: u16 = 0o100_000;
 const BLOCK: u16 = 0o060_000;
 const DIRECTORY: u16 = 0o040_000;
@@ -82,7 +83,8 @@ fn text(bytes: &[u8]) -> Text {
 /// `later`: the thread's later waits.
 fn wait(pid: u32, w: &Wait, later: &[Wait], clock: &Clock, facts: &mut Find<'_>) -> ThreadWait {
     let (syscall, about) = find(w.call).map_or(("", None), |(name, about)| (name, Some(about)));
-    let ready = u32::from(w.state) == WS_WAIT_READY;
+    // Woken before it had stopped: it was ready, too.
+    let ready = u32::from(w.state) == WS_WAIT_READY || (w.woken_ns != 0 && w.woken_ns <= w.stopped_ns);
     let woken_ns = if ready { w.stopped_ns } else { w.woken_ns.max(w.stopped_ns) };
     let woken_ns = if !ready && w.woken_ns == 0 { w.ran_ns.max(w.stopped_ns) } else { woken_ns };
     let kind = match about {
@@ -95,7 +97,7 @@ fn wait(pid: u32, w: &Wait, later: &[Wait], clock: &Clock, facts: &mut Find<'_>)
         None => WaitKind::Other,
         Some(about) => kind(about, w),
     };
-    let waker = waker(pid, w, kind);
+    let waker = if ready { Waker::Unknown } else { waker(pid, w, kind) };
     let kind = if is_timeout(pid, w, later, kind, &waker) { WaitKind::Sleep } else { kind };
     let on_file = !ready && matches!(about, Some(About::File | About::OnlyFile(_) | About::Poll)) && w.fd >= 0;
     let resource = match w.file & TYPE {
@@ -168,7 +170,11 @@ fn waker(pid: u32, w: &Wait, kind: WaitKind) -> Waker {
         WaitKind::Disk | WaitKind::PageFault => Waker::Disk,
         WaitKind::Socket | WaitKind::Epoll if is_over => Waker::Timer,
         WaitKind::Socket | WaitKind::Epoll => Waker::Network,
-        WaitKind::Sleep | WaitKind::Lock | WaitKind::Pipe if who != WS_WAKER_KERNEL => Waker::Timer,
+        // No thread of the kernel ends a sleep or gives up a lock: the clock has interrupted it.
+        WaitKind::Sleep | WaitKind::Lock => Waker::Timer,
+        // What closed it may have been about to end.
+        WaitKind::Pipe if w.file & TYPE == FIFO => Waker::Unknown,
+        WaitKind::Pipe if who != WS_WAKER_KERNEL => Waker::Timer,
         _ => Waker::Kernel,
     }
 }
@@ -184,7 +190,7 @@ fn may_end(kind: WaitKind, w: &Wait, own: bool) -> bool {
         // A thread may hold the lock of a file.
         WaitKind::Disk => own && matches!(about, Some(About::File | About::OnlyFile(WaitKind::Disk))),
         WaitKind::Socket => w.family == AF_UNIX && (writes || reads || ends || call == "connect"),
-        WaitKind::Pipe => writes || reads || ends || call == "dup2",
+        WaitKind::Pipe => writes || reads || ends || matches!(call, "dup2" | "dup3" | "execve" | "execveat"),
         WaitKind::Epoll => own && (writes || ends),
         WaitKind::Process => ends || call == "execve",
         WaitKind::Other => true,
@@ -246,6 +252,9 @@ mod tests {
         let queued = one(w);
         assert_eq!((queued.kind, queued.woken_ns), (WaitKind::RunQueue, queued.stopped_ns));
         assert_eq!(one(Wait { limited_us: 3, ..w }).kind, WaitKind::CpuLimit);
+        let (call, waker) = (find_number("futex"), WS_WAKER_INTERRUPT as u8);
+        let early = one(Wait { call, waker, woken_ns: w.stopped_ns, ..waited() });
+        assert_eq!((early.kind, early.waker), (WaitKind::RunQueue, Waker::Unknown));
         assert_eq!(one(Wait { state: WS_WAIT_UNINTERRUPTIBLE as u8, ..w }).kind, WaitKind::PageFault);
     }
 
@@ -280,12 +289,18 @@ mod tests {
         let w = Wait { waker: WS_WAKER_TARGET as u8, waker_pid: 7, waker_tid: 9, waker_call: 39, ..waited() };
         let of = |name: &str, file: u16, w: Wait| one(Wait { call: find_number(name), fd: 3, file, ..w }).waker;
         assert_eq!(of("futex", 0, w), Waker::Timer);
+        let in_kernel = Wait { waker: WS_WAKER_KERNEL as u8, ..waited() };
+        assert_eq!(of("clock_nanosleep", 0, in_kernel), Waker::Timer);
+        assert_eq!(of("read", 0o600, in_kernel), Waker::Kernel);
         assert_eq!(of("fsync", REGULAR, w), Waker::Disk);
         assert_eq!(of("recvfrom", SOCKET, w), Waker::Network);
         assert_eq!(of("epoll_pwait", 0, w), Waker::Network);
         assert_eq!(of("epoll_pwait", 0, Wait { timeout_ms: 0, ..w }), Waker::Timer);
         let writes = Wait { waker_call: find_number("write"), ..w };
-        assert!(matches!(of("read", 0o010_600, writes), Waker::Thread { tid: 9, .. }));
+        assert!(matches!(of("read", FIFO | 0o600, writes), Waker::Thread { tid: 9, .. }));
+        let runs = Wait { waker_call: find_number("execve"), ..w };
+        assert!(matches!(of("read", FIFO | 0o600, runs), Waker::Thread { tid: 9, .. }));
+        assert_eq!(of("read", FIFO | 0o600, w), Waker::Unknown);
         assert_eq!(of("recvfrom", SOCKET, writes), Waker::Network);
     }
 
