@@ -267,7 +267,7 @@ mod tests {
             "usually 21.0ms",
             "69.0ms more than 21.0ms",
             "GET /buy, 100ms instead of 30.0ms: 69.0ms more than usual (90.0ms, not 21.0ms) it waited in its calls",
-            "pay: GET /pay, for 60.0ms of 69.0ms it slept",
+            "pay: GET /pay, for 60.0ms of 69.0ms it was blocked outside of calls",
             "lay 8.00ms",
         ] {
             assert!(text.contains(part), "{part} in {text}");
