@@ -158,7 +158,7 @@ fn line(span: &Span) -> String {
     let code = span.status_code.map(|c| format!(" {c}")).unwrap_or_default();
     let late = if span.error.is_empty() { String::new() } else { format!("  {}", span.error) };
     let place = match span.text(hop::CAPTURE_FILE) {
-        Some(file) => format!("  {} in {file}{}", span.tap.as_str(), tree::hop_times(span)),
+        Some(file) => format!("  {} in {file}  {}", span.tap.as_str(), tree::hop_times(span)).trim_end().to_owned(),
         None => String::new(),
     };
     format!(

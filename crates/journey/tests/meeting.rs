@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use wirespan_journey::meeting::{Meeting, Sight, Stay, Within};
+use wirespan_journey::meeting::{Meeting, Sight, Stay};
 use wirespan_model::packet::{Route, TCP, UDP};
+use wirespan_model::Latency;
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_790_000_000 * SECOND;
@@ -69,7 +70,7 @@ fn exchange(meeting: &mut Meeting, clocks: [Clock; 2], seq: u32, at: u64, times:
     }
 }
 
-fn p50(meeting: &Meeting, from: u32, to: u32) -> Option<Within> {
+fn p50(meeting: &Meeting, from: u32, to: u32) -> Option<Latency> {
     let (_, between) = meeting.passages().find(|(((a, _), (b, _)), _)| (*a, *b) == (from, to))?;
     between.quantiles([0.5]).map(|[p50]| p50)
 }

@@ -45,5 +45,5 @@ pub use key::{Key, KeyKind};
 pub use message::{AttrVal, Body, Carried, Chunk, Item, Kind, Late, Message, Outcome, Side, L7};
 pub use net::{Endpoint, FiveTuple, Transport};
 pub use span::{ExchangeRange, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId};
-pub use time::TimeRange;
+pub use time::{Latency, TimeRange};
 pub use trace::{Evidence, ParentLink, SpanLink, Trace, TraceSpan};

@@ -4,6 +4,7 @@
 //!   specification: search by keys until nothing is added, then set parents by rules, then sort).
 //! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
 //! - [`cross_hosts`]: times between points of different hosts, with their errors.
+//! - [`hops`]: how long a request took from point to point, for terminal and page.
 //! - [`fold`]: drivers' housekeeping out of the tree, into the calls to which it belongs.
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
 //! - [`solve`]: the request that a call was made for, by time and structure, where no evidence is certain.
@@ -19,6 +20,7 @@ mod crossings;
 mod explain;
 mod fold;
 mod forest;
+mod hops;
 mod links;
 mod related;
 mod rules;
@@ -34,6 +36,7 @@ pub use explain::{
 };
 pub use fold::{fold, is_noise};
 pub use forest::{derived_trace_id, link};
+pub use hops::{hops, Hop, Hops};
 pub use links::fill_links;
 pub use solve::{Solver, SolverConfig, SolverStats};
 pub use stream::{Stream, StreamConfig, StreamStats};

@@ -5,6 +5,7 @@ use crate::packet::time;
 use anyhow::Result;
 use serde_json::Value;
 use std::fmt::Write as _;
+use wirespan_model::Latency;
 
 /// What is told between agents at the end.
 pub(in crate::cli) fn told(view: &Value, format: Format, out: &mut String) -> Result<()> {
@@ -47,12 +48,11 @@ pub(super) fn tables(view: &Value, out: &mut String) -> Result<()> {
     })
 }
 
-/// `151.2 µs ± 3.1 µs`; `unknown, ≤ 310.0 µs` if the error is greater than that.
+/// `151.2 µs ± 3.1 µs`, `at most 310.0 µs` or `unknown`.
 fn with_error(of: &Value) -> String {
-    match (of["ns"].as_u64(), of["high_ns"].as_u64()) {
-        (Some(ns), _) => format!("{} ± {}", time(ns), time(number(&of["error_ns"]))),
-        (None, Some(most)) => format!("unknown, ≤ {}", time(most)),
-        (None, None) => "unknown".to_owned(),
+    match (of["low_ns"].as_u64(), of["high_ns"].as_u64()) {
+        (Some(low_ns), Some(high_ns)) => Latency { low_ns, high_ns }.words(time),
+        _ => "unknown".to_owned(),
     }
 }
 
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_time_has_its_error_or_is_unknown() {
-        assert_eq!(with_error(&json!({"ns": 151_200, "error_ns": 3_100, "high_ns": 154_300})), "151.2 µs ± 3.1 µs");
-        assert_eq!(with_error(&json!({"error_ns": 3_100, "high_ns": 6_200})), "unknown, ≤ 6.2 µs");
+        assert_eq!(with_error(&json!({"low_ns": 148_100, "high_ns": 154_300})), "151.2 µs ± 3.1 µs");
+        assert_eq!(with_error(&json!({"low_ns": 0, "high_ns": 6_200})), "at most 6.2 µs");
         assert_eq!(with_error(&Value::Null), "unknown");
     }
 

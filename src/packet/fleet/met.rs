@@ -4,9 +4,10 @@ use super::super::board::heat;
 use super::stays::Stays;
 use std::collections::HashMap;
 use std::time::Instant;
-use wirespan_journey::meeting::{Between, Compared, Meeting, Passage, Sight, Stay, Within};
-use wirespan_view::fleet::{BetweenView, ClockView, FleetAgent, MetView, TimeView};
+use wirespan_journey::meeting::{Between, Compared, Meeting, Passage, Sight, Stay};
+use wirespan_view::fleet::{BetweenView, ClockView, FleetAgent, MetView};
 use wirespan_view::packets::PacketPlace;
+use wirespan_view::TimeView;
 
 /// How often packets are joined, ms.
 const TURN_EVERY_MS: u64 = 500;
@@ -92,7 +93,7 @@ impl Met {
         let place = |number: u32| self.places.get(number as usize).cloned().unwrap_or_default();
         let between = |(passage, of): (&Passage, &Between)| {
             let ((from, left), (to, came)) = *passage;
-            let quantiles = of.quantiles([0.5, 0.99, 0.999]).map(|all| all.map(time));
+            let quantiles = of.quantiles([0.5, 0.99, 0.999]).map(|all| all.map(TimeView::from));
             let quantile = |n: usize| quantiles.and_then(|all| all.get(n).copied());
             BetweenView {
                 from_agent: name(from),
@@ -136,13 +137,4 @@ fn met(meeting: &Meeting, host: u32) -> MetView {
         unordered: of.unordered,
         left_out: of.left_out,
     }
-}
-
-fn time(within: Within) -> TimeView {
-    let Within { low_ns, high_ns } = within;
-    let (ns, error_ns) = match within.known() {
-        Some((ns, error_ns)) => (Some(ns), error_ns),
-        None => (None, (high_ns - low_ns).div_ceil(2)),
-    };
-    TimeView { low_ns, high_ns, ns, error_ns }
 }

@@ -27,6 +27,7 @@ export type PacketsView = Schemas["PacketsView"];
 export type PacketPlace = Schemas["PacketPlace"];
 export type LegView = Schemas["LegView"];
 export type HeatView = Schemas["HeatView"];
+export type HopView = Schemas["HopView"];
 export type FleetView = Schemas["FleetView"];
 export type FleetAgent = Schemas["FleetAgent"];
 export type BetweenView = Schemas["BetweenView"];

@@ -1,14 +1,7 @@
 // What the agents of a server tell of their packets, in words.
-import type { ClockView, FleetAgent, TimeView } from "../api/types";
+import type { ClockView, FleetAgent } from "../api/types";
 import { formatDuration } from "./duration";
 import { number } from "./number";
-
-/** A time between two machines: with its error, or unknown if the error is greater. */
-export function timeWords(of: TimeView | null | undefined): string {
-  if (!of) return "unknown";
-  if (of.ns == null) return `unknown, ≤ ${formatDuration(of.high_ns)}`;
-  return `${formatDuration(of.ns)} ± ${formatDuration(of.error_ns)}`;
-}
 
 /** How two clocks differ. */
 export function clockWords(clock: ClockView): string {

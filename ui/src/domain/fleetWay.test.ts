@@ -78,7 +78,7 @@ test("the parts at each agent and between them are one way for each direction", 
     "copied at db",
   ]);
   expect(points.map(({ bothNs }) => bothNs)).toEqual([null, 10_000, 30_000, 60_000]);
-  expect(points[2]?.request).toEqual({ ns: 30_000, errorNs: 2_000 });
+  expect(points[2]?.request).toMatchObject({ ns: 30_000, error_ns: 2_000 });
   expect(points[3]?.share).toBe(0.6);
 });
 

@@ -1,9 +1,9 @@
 // The usual way of packets over several agents: the parts at each agent, and between them, put together.
-import type { FleetView, PacketPlace } from "../api/types";
+import type { FleetView, PacketPlace, TimeView } from "../api/types";
 import { placeWords } from "./heat";
 import type { Point } from "./hops";
 import { number } from "./number";
-import type { Measured } from "./waterfall";
+import { exact, timeWords } from "./times";
 
 /** A way from one agent to another. Each point has the time from the point before that half of the packets took. */
 export interface FleetWay {
@@ -24,7 +24,7 @@ interface Part {
   readonly from: At;
   readonly to: At;
   readonly packets: number;
-  readonly time: Measured | null;
+  readonly time: TimeView | null;
   /** What is known of a time that is not. */
   readonly note: string;
   readonly crosses: boolean;
@@ -38,21 +38,21 @@ function parts(view: FleetView, duration: (ns: number) => string): Part[] {
       from: { agent, place: leg.from },
       to: { agent, place: leg.to },
       packets: leg.times.packets,
-      time: { ns: leg.times.p50_ns, errorNs: 0 },
+      time: exact(leg.times.p50_ns),
       note: "",
       crosses: false,
     })),
   );
   const between = view.between.map((of) => {
     const { p50 } = of;
-    const known = p50?.ns != null ? { ns: p50.ns, errorNs: p50.error_ns } : null;
-    const most = p50 ? `at most ${duration(p50.high_ns)}` : "the clocks were not compared";
+    const known = p50?.ns != null ? p50 : null;
+    const open = p50 ? timeWords(p50, duration) : "the clocks were not compared";
     return {
       from: { agent: of.from_agent, place: of.from },
       to: { agent: of.to_agent, place: of.to },
       packets: of.packets,
       time: known,
-      note: known ? "" : most,
+      note: known ? "" : open,
       crosses: true,
     };
   });

@@ -1,13 +1,17 @@
 import { expect, test } from "vitest";
+import type { HopView, TimeView } from "../api/types";
 import { item, shop, span, trace } from "../testing/data";
 import { formatDuration } from "./duration";
 import { corrected, stops } from "./hops";
-import { hopText, measured, rows, tree } from "./waterfall";
+import { exact } from "./times";
+import { hopText } from "./waterfall";
 
 const hops = (of: Record<string, number | string>) =>
   Object.fromEntries(
     Object.entries(of).map(([key, value]) => [key.includes(".") ? key : `wirespan.hop.${key}`, value]),
   );
+
+const slow: TimeView = { low_ns: 4_000_000, high_ns: 6_000_000, ns: 5_000_000, error_ns: 1_000_000 };
 
 /** web → eth0 → portb → cart; portb is slow and drops. */
 function congested() {
@@ -20,14 +24,9 @@ function congested() {
         tap: "client-nic",
         attributes: hops({
           "network.interface.name": "eth0",
-          request_ns: 10_000,
-          request_error_ns: 0,
-          response_ns: 30_000,
-          response_error_ns: 0,
-          round_trip_ns: 40_000,
         }),
       }),
-      { parent: "a", at: 10_000, response: 8_970_000, depth: 1 },
+      { parent: "a", depth: 1, hop: { there: exact(10_000), back: exact(30_000), both_ns: 40_000 } },
     ),
     item(
       span("c", {
@@ -37,18 +36,19 @@ function congested() {
         attributes: hops({
           "network.interface.name": "portb",
           netns: "switch",
-          request_ns: 5_000_000,
-          request_error_ns: 1_000_000,
-          round_trip_ns: 5_960_000,
           queue_ns: 4_500_000,
           queue_packets: 1,
           dropped_packets: 2,
           drop_reason: "QDISC_DROP",
         }),
       }),
-      { parent: "b", at: 5_010_000, response: 8_010_000, depth: 2 },
+      { parent: "b", depth: 2, hop: { there: slow, both_ns: 5_960_000 } },
     ),
-    item(span("d", { service: "cart" }), { parent: "c", at: 7_010_000, response: 8_010_000, depth: 3 }),
+    item(span("d", { service: "cart" }), {
+      parent: "c",
+      depth: 3,
+      hop: { there: exact(2_000_000), both_ns: 2_000_000 },
+    }),
     item(span("e", { kind: "client", tap: "client-process" }), { parent: "d", evidence: "thread", depth: 4 }),
   ]);
 }
@@ -60,9 +60,8 @@ test("a way has its points in order, with the share of each hop and what happene
     expect(way.map((stop) => stop.name)).toEqual(["web", "eth0", "portb", "cart"]);
     expect(way.map((stop) => stop.bothNs)).toEqual([null, 40_000, 5_960_000, 2_000_000]);
     expect(way.map((stop) => stop.share)).toEqual([0, 0.005, 0.745, 0.25]);
-    expect(way[2]?.request).toEqual({ ns: 5_000_000, errorNs: 1_000_000 });
-    // Two views of processes and devices have offsets where no attribute tells the time.
-    expect(way[3]?.request).toEqual({ ns: 2_000_000, errorNs: 0 });
+    expect(way.map((stop) => stop.request)).toEqual([null, exact(10_000), slow, exact(2_000_000)]);
+    expect(way.map((stop) => stop.response)).toEqual([null, exact(30_000), null, null]);
     expect(way[2]?.place).toBe("switch");
     expect(way.map((stop) => stop.lossy)).toEqual([false, false, true, false]);
     expect(way[2]?.notes).toEqual([
@@ -80,62 +79,12 @@ test("a request that no device saw has no way", () => {
   expect(stops(shop(), spans[6] as never, formatDuration)).toEqual([]);
 });
 
-test("points of captures without attributes have times by their offsets", () => {
+test("a time that the server does not tell is not told", () => {
   const all = shop();
-  const way = stops(all, all.spans[3] as never, formatDuration);
+  const spans = all.spans.map((each) => (each.span.id === "d" ? { ...each, hop: {} } : each));
+  const way = stops({ ...all, spans }, spans[3] as never, formatDuration);
   expect(way.map((stop) => stop.name)).toEqual(["web", "client-nic", "server-nic", "cart"]);
-  expect(way.map((stop) => stop.bothNs)).toEqual([null, 20_000, 60_000, 80_000]);
-});
-
-test("between two hosts a time of one direction has an error, or is unknown", () => {
-  const of = (more: Record<string, number | string>) =>
-    trace([
-      item(span("a", { kind: "client", tap: "client-process" }), { response: 100_000 }),
-      item(
-        span("b", { service: "cart", attributes: hops({ clocks: "two hosts", ...more }) }),
-        // The other clock is three seconds behind.
-        { parent: "a", at: -3_000_000_000, response: -2_999_950_000, depth: 1 },
-      ),
-    ]);
-  const unknown = of({ round_trip_ns: 50_000 });
-  const row = rows(tree(unknown), new Set(), false)[1];
-  expect(row?.hop).toEqual({ request: null, response: null, bothNs: 50_000 });
-  expect(measured(row?.hop?.request ?? null, formatDuration)).toBe("unknown");
-  const known = rows(
-    tree(of({ round_trip_ns: 50_000, request_ns: 30_000, request_error_ns: 2_000, response_ns: 20_000 })),
-    new Set(),
-    false,
-  )[1];
-  expect(known?.hop?.request).toEqual({ ns: 30_000, errorNs: 2_000 });
-  expect(measured(known?.hop?.request ?? null, formatDuration)).toBe("30 µs ± 2 µs");
-});
-
-test("two hosts that contradict each other tell no time", () => {
-  const t = trace([
-    item(span("a", { kind: "client", tap: "client-process" }), { response: 100_000 }),
-    // It says that it took longer than its caller waited.
-    item(span("b", { attributes: hops({ clocks: "two hosts" }) }), { parent: "a", at: 0, response: 200_000, depth: 1 }),
-  ]);
-  expect(rows(tree(t), new Set(), false)[1]?.hop).toEqual({ request: null, response: null, bothNs: null });
-});
-
-test("where devices are hidden, a hop over them that leaves the host has no time of one direction", () => {
-  const t = trace([
-    item(span("a", { kind: "client", tap: "client-process" }), { response: 100_000 }),
-    item(
-      span("b", { tap: "server-nic", service: "", attributes: hops({ clocks: "two hosts", round_trip_ns: 40_000 }) }),
-      {
-        parent: "a",
-        at: -3_000_000_000,
-        response: -2_999_940_000,
-        depth: 1,
-      },
-    ),
-    item(span("c", { service: "cart" }), { parent: "b", at: -2_999_995_000, response: -2_999_945_000, depth: 2 }),
-  ]);
-  const shown = rows(tree(t), new Set(), true);
-  expect(shown.map((row) => row.item.span.id)).toEqual(["a", "c"]);
-  expect(shown[1]?.hop).toEqual({ request: null, response: null, bothNs: 50_000 });
+  expect(way.map((stop) => stop.bothNs)).toEqual([null, 20_000, null, 80_000]);
 });
 
 test("a clock that was corrected says by how much it is wrong", () => {
@@ -153,17 +102,22 @@ test("a clock that was corrected says by how much it is wrong", () => {
 });
 
 test("a hop fits its narrow column, and its words say the rest", () => {
-  const both = hopText({ request: null, response: null, bothNs: 50_000 }, formatDuration);
+  const both = hopText({ both_ns: 50_000 }, formatDuration);
   expect(both.short).toBe("↔ 50 µs");
   expect(both.words).toMatch(/^50 µs for request and response together; the time of one direction is unknown/);
-  const known = { request: { ns: 30_000, errorNs: 2_000 }, response: { ns: 20_000, errorNs: 2_000 }, bothNs: 50_000 };
+  const known: HopView = {
+    there: { low_ns: 28_000, high_ns: 32_000, ns: 30_000, error_ns: 2_000 },
+    back: { low_ns: 18_000, high_ns: 22_000, ns: 20_000, error_ns: 2_000 },
+    both_ns: 50_000,
+  };
   expect(hopText(known, formatDuration)).toEqual({
     short: "≈30 µs · ≈20 µs",
     words: "request 30 µs ± 2 µs, response 20 µs ± 2 µs; 50 µs for request and response together",
   });
-  const open = hopText({ ...known, response: { ns: 20_000, errorNs: 20_000 } }, formatDuration);
+  const open = hopText({ ...known, back: { low_ns: 0, high_ns: 40_000, error_ns: 20_000 } }, formatDuration);
   expect(open.short).toBe("≈30 µs · ≤40 µs");
   expect(open.words).toMatch(/response at most 40 µs;/);
-  const oneWay = hopText({ request: { ns: 9_000, errorNs: 0 }, response: null, bothNs: null }, formatDuration);
+  const oneWay = hopText({ there: exact(9_000) }, formatDuration);
   expect(oneWay).toEqual({ short: "9 µs", words: "request 9 µs" });
+  expect(hopText({}, formatDuration)).toEqual({ short: "?", words: "request unknown" });
 });

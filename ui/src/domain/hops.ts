@@ -1,7 +1,7 @@
 // The way of one request: the points that saw it, from the process that asks to the one that answers.
 
-import type { SpanView, TraceSpan, TraceView } from "../api/types";
-import { hop, isNetworkTap, type Measured } from "./waterfall";
+import type { SpanView, TimeView, TraceSpan, TraceView } from "../api/types";
+import { isNetworkTap } from "./waterfall";
 
 /** A point of the way, and how the request came there from the point before. */
 export interface Point {
@@ -12,8 +12,8 @@ export interface Point {
   readonly name: string;
   /** Network namespace or capture file. */
   readonly place: string;
-  readonly request: Measured | null;
-  readonly response: Measured | null;
+  readonly request: TimeView | null;
+  readonly response: TimeView | null;
   /** Request and response together; null at the first point, and where there was no response. */
   readonly bothNs: number | null;
   /** Of the way, 0–1. */
@@ -88,13 +88,11 @@ export function stops(trace: TraceView, item: TraceSpan, duration: (ns: number) 
   }
   if (!way.includes(item) || !way.some((each) => isNetworkTap(each.span.tap))) return [];
 
-  const legs = way.map((each, n) => {
-    const parent = n > 0 ? way[n - 1] : undefined;
-    const seen = hop(each, parent);
-    const { span } = each;
-    const both = number(span, "round_trip_ns") ?? seen?.bothNs ?? null;
-    return { request: seen?.request ?? null, response: seen?.response ?? null, bothNs: parent ? both : null };
-  });
+  const legs = way.map(({ hop }, n) => ({
+    request: (n > 0 && hop?.there) || null,
+    response: (n > 0 && hop?.back) || null,
+    bothNs: n > 0 ? (hop?.both_ns ?? null) : null,
+  }));
   const all = legs.reduce((sum, leg) => sum + Math.max(0, leg.bothNs ?? 0), 0);
   return way.map((each, n) => {
     const { span } = each;

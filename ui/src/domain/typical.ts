@@ -1,6 +1,6 @@
 // The ways of many requests as one: what is usual for an edge of the map.
+import type { TimeView } from "../api/types";
 import type { Point, Stop } from "./hops";
-import type { Measured } from "./waterfall";
 
 export interface TypicalWay {
   readonly points: readonly Point[];
@@ -23,11 +23,15 @@ function median(values: readonly number[]): number | null {
 
 const known = <T>(values: readonly (T | null)[]) => values.filter((value) => value !== null);
 
-/** The median, with the largest error of all. */
-function usual(values: readonly (Measured | null)[]): Measured | null {
+/** The median of times lies between those of their bounds. Unless all are known, it has an upper bound only. */
+function usual(values: readonly (TimeView | null)[]): TimeView | null {
   const all = known(values);
-  const ns = median(all.map((value) => value.ns));
-  return ns === null ? null : { ns, errorNs: Math.max(...all.map((value) => value.errorNs)) };
+  const low_ns = median(all.map((value) => value.low_ns));
+  const high_ns = median(all.map((value) => value.high_ns));
+  if (low_ns === null || high_ns === null) return null;
+  const error_ns = (high_ns - low_ns) / 2;
+  const middle = all.every(({ ns }) => ns != null) ? { ns: low_ns + error_ns } : {};
+  return { low_ns, high_ns, ...middle, error_ns };
 }
 
 /** The way that most requests took, each time the median; null without a request. */

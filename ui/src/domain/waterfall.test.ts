@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { item, shop, span, trace } from "../testing/data";
+import { hop, item, shop, span, trace } from "../testing/data";
 import { ancestors, around, foldable, place, readWindow, rows, tree } from "./waterfall";
 
 const shown = (collapsed: string[] = [], hideNetwork = false) =>
@@ -22,15 +22,28 @@ describe("rows", () => {
     expect(shown(["c"], true)).toEqual(["a0", "b1", "e2", "f3", "g1"]);
   });
 
-  test("hops are measured to the next point in sight, and only over the wire", () => {
+  test("a hop is that from the point before that is in sight", () => {
     const hops = (hide: boolean) =>
       Object.fromEntries(rows(tree(shop()), new Set(), hide).map((row) => [row.item.span.id, row.hop]));
-    expect(hops(false)).toMatchObject({
+    expect(hops(false)).toEqual({
       a: null,
       b: null,
-      e: { request: { ns: 20_000, errorNs: 0 }, response: { ns: 60_000, errorNs: 0 } },
+      c: hop(10_000, 10_000),
+      d: hop(30_000, 30_000),
+      e: hop(20_000, 60_000),
+      f: null,
+      g: null,
     });
-    expect(hops(true)).toMatchObject({ e: { request: { ns: 60_000 }, response: { ns: 100_000 } } });
+    expect(hops(true)).toEqual({ a: null, b: null, e: hop(60_000, 100_000), f: null, g: null });
+  });
+
+  test("where the devices before a span are hidden and no process is before them, it has no hop", () => {
+    const alone = trace([
+      item(span("x", { tap: "server-nic" })),
+      item(span("y"), { parent: "x", depth: 1, hop: hop(1, 1) }),
+    ]);
+    expect(rows(tree(alone), new Set(), true).map((row) => row.hop)).toEqual([null]);
+    expect(rows(tree(alone), new Set(), false).map((row) => row.hop)).toEqual([null, hop(1, 1)]);
   });
 
   test("a parent that is not in the trace makes a root, and a parent further down does no harm", () => {

@@ -1,6 +1,7 @@
 // A trace as rows of a waterfall: a tree in depth-first order, some of it folded away.
 
-import type { SpanView, TraceSpan, TraceView } from "../api/types";
+import type { HopView, SpanView, TraceSpan, TraceView } from "../api/types";
+import { shortTime, timeWords } from "./times";
 
 export interface Row {
   readonly index: number;
@@ -12,67 +13,24 @@ export interface Row {
   readonly collapsed: boolean;
   /** Whether an error hides below this folded row. */
   readonly hiddenError: boolean;
-  readonly hop: Hop | null;
-}
-
-/** How long a message took between two observation points of the same request. */
-export interface Hop {
-  /** Null where the points are of two hosts, and nothing compares their clocks well enough. */
-  readonly request: Measured | null;
-  /** Null in this case, too, and where one of the points saw no response. */
-  readonly response: Measured | null;
-  /** Both together. No clocks are compared, so this is exact. Null where one of the points saw no response. */
-  readonly bothNs: number | null;
-}
-
-/** A time with how far the truth may lie from it. */
-export interface Measured {
-  readonly ns: number;
-  readonly errorNs: number;
-}
-
-/** What a span says of the hop that ends at it. */
-function told(span: SpanView, key: "request" | "response"): Measured | null {
-  const ns = span.attributes[`wirespan.hop.${key}_ns`];
-  if (ns === undefined) return null;
-  return { ns: Number(ns), errorNs: Number(span.attributes[`wirespan.hop.${key}_error_ns`] ?? 0) };
-}
-
-/** The most that a time can be, where its error leaves open whether it is anything at all; else null. */
-export function atMost(time: Measured): number | null {
-  return time.errorNs > 0 && time.errorNs >= time.ns ? time.ns + time.errorNs : null;
-}
-
-/** A time in words: `4.0 µs ± 1.0 µs`, `at most 5.0 µs` or `unknown`. */
-export function measured(time: Measured | null, duration: (ns: number) => string): string {
-  if (!time) return "unknown";
-  const most = atMost(time);
-  if (most !== null) return `at most ${duration(most)}`;
-  return time.errorNs > 0 ? `${duration(time.ns)} ± ${duration(time.errorNs)}` : duration(time.ns);
+  /** From the point before that is shown. */
+  readonly hop: HopView | null;
 }
 
 /** A hop in a narrow column, and in words. `duration` writes a time. */
-export function hopText(hop: Hop, duration: (ns: number) => string): { short: string; words: string } {
-  const short = (time: Measured | null) => {
-    if (!time) return "?";
-    const most = atMost(time);
-    if (most !== null) return `≤${duration(most)}`;
-    return `${time.errorNs > 0 ? "≈" : ""}${duration(time.ns)}`;
-  };
-  const there = `request ${measured(hop.request, duration)}`;
-  if (hop.bothNs === null) return { short: short(hop.request), words: there };
-  const both = `${duration(hop.bothNs)} for request and response together`;
-  if (!hop.request && !hop.response) {
+export function hopText(hop: HopView, duration: (ns: number) => string): { short: string; words: string } {
+  const { there, back, both_ns } = hop;
+  const request = `request ${timeWords(there, duration)}`;
+  if (both_ns == null) return { short: shortTime(there, duration), words: request };
+  const both = `${duration(both_ns)} for request and response together`;
+  if (!there && !back) {
     const why =
       "the time of one direction is unknown, because nothing compares the clocks of the two hosts well enough";
-    return { short: `↔ ${duration(hop.bothNs)}`, words: `${both}; ${why}` };
+    return { short: `↔ ${duration(both_ns)}`, words: `${both}; ${why}` };
   }
-  const words = `${there}, response ${measured(hop.response, duration)}; ${both}`;
-  return { short: `${short(hop.request)} · ${short(hop.response)}`, words };
+  const words = `${request}, response ${timeWords(back, duration)}; ${both}`;
+  return { short: `${shortTime(there, duration)} · ${shortTime(back, duration)}`, words };
 }
-
-/** Whether the point before the span is of another host. */
-const crosses = (item: TraceSpan | undefined) => item?.span.attributes["wirespan.hop.clocks"] !== undefined;
 
 /** Taps that are neither end: packets between processes. */
 const BETWEEN = new Set(["client-nic", "client-node", "gateway", "server-node", "server-nic"]);
@@ -111,29 +69,6 @@ export function tree(trace: TraceView): Tree {
   return { trace, byId, parents, ends, children };
 }
 
-/**
- * Latency between a span and its parent, if both saw the same message. `between`: points that are not shown, if the
- * parent is not the next one.
- */
-export function hop(item: TraceSpan, parent: TraceSpan | undefined, between: readonly TraceSpan[] = []): Hop | null {
-  if (!parent || item.parent?.evidence !== "wire") return null;
-  const there = item.offset_ns - parent.offset_ns;
-  const back =
-    item.response_offset_ns != null && parent.response_offset_ns != null
-      ? parent.response_offset_ns - item.response_offset_ns
-      : null;
-  const compared = [item, ...between].some(crosses);
-  const both = back === null ? null : there + back;
-  const exact = (ns: number | null) => (ns === null || compared ? null : { ns, errorNs: 0 });
-  const own = (key: "request" | "response") => (between.length === 0 ? told(item.span, key) : null);
-  return {
-    request: own("request") ?? exact(there),
-    response: own("response") ?? exact(back),
-    // Less than nothing: what the two hosts saw contradicts each other.
-    bothNs: compared && both !== null && both < 0 ? null : both,
-  };
-}
-
 /** Visible rows: nothing below a collapsed span. Where network taps are hidden, their children move up. */
 export function rows(t: Tree, collapsed: ReadonlySet<string>, hideNetwork: boolean): Row[] {
   const result: Row[] = [];
@@ -166,23 +101,12 @@ export function rows(t: Tree, collapsed: ReadonlySet<string>, hideNetwork: boole
   return result;
 }
 
-function hopOf(t: Tree, index: number, hideNetwork: boolean): Hop | null {
+/** The way to a span from the point before that is shown. */
+function hopOf(t: Tree, index: number, hideNetwork: boolean): HopView | null {
   const { spans } = t.trace;
-  const item = spans[index];
-  const shown = visibleParent(t, index, hideNetwork);
-  const between: TraceSpan[] = [];
-  for (let at = t.parents[index] ?? -1; at >= 0 && at !== shown; at = t.parents[at] ?? -1) {
-    const hidden = spans[at];
-    if (hidden) between.push(hidden);
-  }
-  return item ? hop(item, spans[shown], between) : null;
-}
-
-function visibleParent(t: Tree, index: number, hideNetwork: boolean): number {
-  let parent = t.parents[index] ?? -1;
-  while (hideNetwork && parent >= 0 && isNetworkTap(t.trace.spans[parent]?.span.tap ?? ""))
-    parent = t.parents[parent] ?? -1;
-  return parent;
+  const parent = spans[t.parents[index] ?? -1];
+  const overDevices = hideNetwork && parent !== undefined && isNetworkTap(parent.span.tap);
+  return (overDevices ? spans[index]?.hop_over_devices : spans[index]?.hop) ?? null;
 }
 
 /** Ids of every span that has children: collapsing them folds the whole trace. */

@@ -1,7 +1,8 @@
+import type { TimeView } from "../api/types";
 import { formatDuration } from "../domain/duration";
 import { tapWords } from "../domain/evidence";
 import type { Point } from "../domain/hops";
-import { type Measured, measured } from "../domain/waterfall";
+import { timeWords } from "../domain/times";
 import css from "./Way.module.css";
 
 interface Props {
@@ -36,7 +37,7 @@ export function Way({ points, current, oneWay = false, show }: Props) {
                 <span className={css.share} style={{ width: `${point.share * 100}%` }} />
                 <span className={css.both}>{point.bothNs === null ? "?" : formatDuration(point.bothNs)}</span>
                 {oneWay ? (
-                  point.request && point.request.errorNs > 0 && <span>± {formatDuration(point.request.errorNs)}</span>
+                  point.request && point.request.error_ns > 0 && <span>± {formatDuration(point.request.error_ns)}</span>
                 ) : (
                   <span>
                     ↓ {time(point.request)} ↑ {time(point.response)}
@@ -75,6 +76,6 @@ function Name({ of }: { of: Point }) {
   );
 }
 
-function time(of: Measured | null): string {
-  return of ? measured(of, formatDuration) : "?";
+function time(of: TimeView | null): string {
+  return of ? timeWords(of, formatDuration) : "?";
 }

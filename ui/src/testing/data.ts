@@ -1,5 +1,6 @@
 // Traces for tests, small enough to be written down.
-import type { FlameBox, SpanView, SpanWait, TraceSpan, TraceView } from "../api/types";
+import type { FlameBox, HopView, SpanView, SpanWait, TraceSpan, TraceView } from "../api/types";
+import { exact } from "../domain/times";
 
 export function span(id: string, changes: Partial<SpanView> = {}): SpanView {
   return {
@@ -59,17 +60,20 @@ interface Place {
   depth?: number;
   at?: number;
   response?: number;
+  hop?: HopView;
+  hop_over_devices?: HopView;
 }
 
 export function item(
   of: SpanView,
-  { parent, evidence = "wire", confidence = 1, depth = 0, at = 0, response }: Place = {},
+  { parent, evidence = "wire", confidence = 1, depth = 0, at = 0, response, ...hops }: Place = {},
 ): TraceSpan {
   return {
     depth,
     offset_ns: at,
     span: of,
     ...(response === undefined ? {} : { response_offset_ns: response }),
+    ...hops,
     ...(parent ? { parent: { span_id: parent, evidence, confidence } } : {}),
   };
 }
@@ -88,6 +92,13 @@ export function trace(spans: TraceSpan[]): TraceView {
   };
 }
 
+/** The way from one point to the next, by one clock. */
+export const hop = (there: number, back: number): HopView => ({
+  there: exact(there),
+  back: exact(back),
+  both_ns: there + back,
+});
+
 /** web calls cart over two network taps; cart calls redis, which fails. */
 export function shop(): TraceView {
   return trace([
@@ -100,13 +111,27 @@ export function shop(): TraceView {
       at: 1_000_000,
       response: 7_000_000,
     }),
-    item(span("c", { service: "", tap: "client-nic" }), { parent: "b", depth: 2, at: 1_010_000, response: 6_990_000 }),
-    item(span("d", { service: "", tap: "server-nic" }), { parent: "c", depth: 3, at: 1_040_000, response: 6_960_000 }),
+    item(span("c", { service: "", tap: "client-nic" }), {
+      parent: "b",
+      depth: 2,
+      at: 1_010_000,
+      response: 6_990_000,
+      hop: hop(10_000, 10_000),
+    }),
+    item(span("d", { service: "", tap: "server-nic" }), {
+      parent: "c",
+      depth: 3,
+      at: 1_040_000,
+      response: 6_960_000,
+      hop: hop(30_000, 30_000),
+    }),
     item(span("e", { service: "cart", duration_ns: 5_800_000 }), {
       parent: "d",
       depth: 4,
       at: 1_060_000,
       response: 6_900_000,
+      hop: hop(20_000, 60_000),
+      hop_over_devices: hop(60_000, 100_000),
     }),
     item(
       span("f", {

@@ -3,34 +3,16 @@
 use crate::clocks::Bounds;
 use crate::live::Heat;
 use std::collections::VecDeque;
+use wirespan_model::Latency;
 
 /// Quantiles are those of so many packets, the newest.
 const NEWEST: usize = 65_536;
-
-/// A time that lies between two others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Within {
-    /// At least, ns.
-    pub low_ns: u64,
-    /// At most, ns.
-    pub high_ns: u64,
-}
-
-impl Within {
-    /// The middle, and how far the truth may be from it. `None` if the bounds are farther apart than the middle is from
-    /// zero: then nothing is known but the upper bound.
-    pub fn known(&self) -> Option<(u64, u64)> {
-        let width = self.high_ns.saturating_sub(self.low_ns);
-        let middle = self.low_ns + width / 2;
-        (width <= middle).then_some((middle, width.div_ceil(2)))
-    }
-}
 
 /// Times from a place at one host to a place at another.
 #[derive(Clone, Debug, Default)]
 pub struct Between {
     /// Bounds of the newest packets.
-    newest: VecDeque<Within>,
+    newest: VecDeque<Latency>,
     /// The middle of each.
     heat: Heat,
     packets: u64,
@@ -69,14 +51,13 @@ impl Between {
 
     fn time(&mut self, left_ns: u64, came_ns: u64, ahead: Bounds) {
         let raw = i128::from(came_ns).wrapping_sub(i128::from(left_ns)) as f64;
-        // No packet arrives before it has left.
-        let [low, high] = [(raw - ahead.high_ns).floor(), (raw - ahead.low_ns).ceil()].map(|ns| ns.max(0.0) as u64);
-        let within = Within { low_ns: low, high_ns: high.max(low) };
+        let bounds = Latency::between(raw - ahead.high_ns, raw - ahead.low_ns);
+        let within = bounds.unwrap_or(Latency::exact(0));
         if self.newest.len() == NEWEST {
             self.newest.pop_front();
         }
         self.newest.push_back(within);
-        self.heat.add(left_ns, low + (within.high_ns - low) / 2);
+        self.heat.add(left_ns, within.low_ns + (within.high_ns - within.low_ns) / 2);
     }
 
     /// Packets that went this way.
@@ -95,9 +76,9 @@ impl Between {
     }
 
     /// Quantiles: this share of the newest packets took at most so long.
-    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> Option<[Within; N]> {
+    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> Option<[Latency; N]> {
         let last = self.newest.len().checked_sub(1)?;
-        let sorted = |of: fn(&Within) -> u64| {
+        let sorted = |of: fn(&Latency) -> u64| {
             let mut all: Vec<u64> = self.newest.iter().map(of).collect();
             all.sort_unstable();
             all
@@ -107,7 +88,7 @@ impl Between {
         Some(shares.map(|share| {
             let at = (last as f64 * share.clamp(0.0, 1.0)).round() as usize;
             let of = |all: &[u64]| all.get(at).copied().unwrap_or(0);
-            Within { low_ns: of(&lows), high_ns: of(&highs) }
+            Latency { low_ns: of(&lows), high_ns: of(&highs) }
         }))
     }
 }

@@ -12,7 +12,7 @@ mod between;
 mod line;
 mod stay;
 
-pub use between::{Between, Within};
+pub use between::Between;
 pub use stay::{Sight, Stay};
 
 use crate::clocks::{Bounds, Clocks, Reading};

@@ -1,7 +1,8 @@
 //! A trace as a tree of lines.
 
+use crate::hops::{hops, Hop};
 use std::fmt::Write;
-use wirespan_model::{hop, Evidence, Span, SpanId, SpanKind, SpanLink, TapSide, Trace, TraceSpan};
+use wirespan_model::{hop, Span, SpanKind, SpanLink, TapSide, Trace, TraceSpan};
 
 /// How to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +73,13 @@ pub fn text(trace: &Trace, options: TextOptions) -> String {
 
 fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
     let branches = branches(&trace.spans);
-    let by_id: std::collections::HashMap<SpanId, &Span> =
-        trace.spans.iter().map(|s| (s.span.id, s.span.as_ref())).collect();
+    let hops = hops(trace);
     trace
         .spans
         .iter()
         .zip(branches)
-        .map(|(s, branch)| {
+        .zip(hops)
+        .map(|((s, branch), hops)| {
             let span = &s.span;
             let side = match (span.tap, span.kind) {
                 (TapSide::ClientProcess, _) => "→",
@@ -102,7 +103,7 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
                 status,
                 start: format!("+{}", duration(i128::from(span.start_ns - origin))),
                 took: duration(i128::from(span.duration_ns())),
-                hop: hop(s, &by_id),
+                hop: way(hops.from_parent, span),
                 evidence: match &s.link {
                     Some(l) => format!("{} {:.2}{error}{}", l.evidence.as_str(), l.confidence, links(&s.links)),
                     None => format!("{error}{}", links(&s.links)).trim_start().to_string(),
@@ -162,54 +163,16 @@ fn links(links: &[SpanLink]) -> String {
     text
 }
 
-/// Time of the first byte from the previous observation point to this one, and that of the response's back: the same
-/// as the UI shows. `?`: the points are of two hosts, and nothing compares their clocks.
-fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> String {
-    let Some(parent) = s.link.filter(|l| l.evidence == Evidence::Wire).and_then(|l| by_id.get(&l.parent)) else {
-        return String::new();
-    };
-    let one_clock = parent.host_id == s.span.host_id;
-    if s.span.number(hop::ROUND_TRIP).is_some() && !one_clock {
-        return hop_times(&s.span).trim_start().to_owned();
-    }
-    // The process that asks is the first point of the way.
-    let before = if parent.tap == TapSide::ClientProcess { 1 } else { parent.hop_position() };
-    if s.span.hop_position() > 1 && before + 1 == s.span.hop_position() {
-        return hop_times(&s.span).trim_start().to_owned();
-    }
-    let time = |from: u64, to: u64| i128::from(to) - i128::from(from);
-    let there = time(parent.start_ns, s.span.start_ns);
-    let answered = s.span.response_ns > 0 && parent.response_ns > 0;
-    let back = answered.then(|| time(s.span.response_ns, parent.response_ns));
-    match (one_clock, back) {
-        (true, Some(back)) => format!("there {} back {}", duration(there), duration(back)),
-        (true, None) => format!("there {}", duration(there)),
-        // Both together compare no clocks. Less than nothing: what the two hosts saw contradicts each other.
-        (false, Some(back)) if there + back >= 0 => format!("hop {}  there ?  back ?", duration(there + back)),
-        (false, _) => "there ?".to_owned(),
-    }
+/// The way from the point before as `hop 93.0µs  there 61.0µs ± 12.0µs  back ?`, and what was lost on it.
+fn way(hop: Option<Hop>, span: &Span) -> String {
+    let times = hop.map(|hop| hop.words(|ns| duration(ns.into())));
+    let lost = span.number(hop::LOST_BYTES).map(|n| format!("{n} bytes lost"));
+    times.into_iter().chain(lost).collect::<Vec<_>>().join("  ")
 }
 
-/// Time in the hop that ends at the span's point, also of another host, as
-/// `  hop 93.0µs  there 61.0µs ± 12.0µs  back ?`; empty if the span has none. `at most 24.0µs`: the error is as large
-/// as the time, so it may be nothing at all.
+/// What a span says of the hop that ends at it, also without its trace; empty if it says nothing.
 pub fn hop_times(span: &Span) -> String {
-    if span.hop_position() < 2 && span.number(hop::ROUND_TRIP).is_none() {
-        return String::new();
-    }
-    let of = |what: &str, key, error| match (span.number(key), span.number(error)) {
-        (Some(ns), Some(0) | None) => format!("  {what} {}", duration(ns.into())),
-        (Some(ns), Some(error)) if error < ns => {
-            format!("  {what} {} ± {}", duration(ns.into()), duration(error.into()))
-        }
-        (Some(ns), Some(error)) => format!("  {what} at most {}", duration(i128::from(ns) + i128::from(error))),
-        (None, _) => format!("  {what} ?"),
-    };
-    let both = span.number(hop::ROUND_TRIP).map_or(String::new(), |ns| format!("  hop {}", duration(ns.into())));
-    let there = of("there", hop::REQUEST, hop::REQUEST_ERROR);
-    let back = if both.is_empty() { String::new() } else { of("back", hop::RESPONSE, hop::RESPONSE_ERROR) };
-    let lost = span.number(hop::LOST_BYTES).map_or(String::new(), |n| format!("  {n} bytes lost"));
-    format!("{both}{there}{back}{lost}")
+    way(Hop::told(span), span)
 }
 
 /// Branches of each line.

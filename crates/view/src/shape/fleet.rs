@@ -1,5 +1,6 @@
 //! A packet program that runs on agents, as JSON.
 
+use super::hop::TimeView;
 use super::packets::{HeatView, PacketPlace, PacketsState, PacketsView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -71,20 +72,6 @@ pub struct BetweenView {
     pub p999: Option<TimeView>,
     /// The middle of the bounds of each packet's time.
     pub times: HeatView,
-}
-
-/// A time with its error.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct TimeView {
-    /// At least, ns.
-    pub low_ns: u64,
-    /// At most, ns.
-    pub high_ns: u64,
-    /// The middle; missing if the bounds are farther apart than that: then only the upper bound is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ns: Option<u64>,
-    /// How far the truth may be from the middle.
-    pub error_ns: u64,
 }
 
 /// How the clock of one agent differs from that of another.

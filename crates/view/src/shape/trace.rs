@@ -1,6 +1,6 @@
 //! A trace, and a trace in one line, as JSON.
 
-use super::{LinkView, SpanCallsView, SpanLinkView, SpanView, SpanWaitsView};
+use super::{HopView, LinkView, SpanCallsView, SpanLinkView, SpanView, SpanWaitsView};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -43,6 +43,12 @@ pub struct TraceSpanView {
     /// First byte of the response since the start of the trace, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_offset_ns: Option<u64>,
+    /// How its request came here from the parent, and its response back; absent unless the parent saw the same request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop: Option<HopView>,
+    /// The same from the process before; absent unless devices are between.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop_over_devices: Option<HopView>,
     /// What its threads waited for; absent if that was not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<SpanWaitsView>,
@@ -143,12 +149,15 @@ impl From<&Trace> for TraceView {
             spans: trace
                 .spans
                 .iter()
-                .map(|s| TraceSpanView {
+                .zip(wirespan_trace::hops(trace))
+                .map(|(s, hops)| TraceSpanView {
                     depth: s.depth,
                     parent: s.link.as_ref().map(LinkView::from),
                     links: s.links.iter().map(SpanLinkView::from).collect(),
                     offset_ns: s.span.start_ns - start,
                     response_offset_ns: (s.span.response_ns != 0).then(|| s.span.response_ns.saturating_sub(start)),
+                    hop: hops.from_parent.map(HopView::from),
+                    hop_over_devices: hops.over_devices.map(HopView::from),
                     waits: SpanWaitsView::of(&s.span),
                     syscalls: SpanCallsView::of(&s.span),
                     span: SpanView::from(s.span.as_ref()),

@@ -1,11 +1,12 @@
 import { useState } from "react";
 import { useFleetOrder } from "../../api/queries";
-import type { BetweenView, FleetView } from "../../api/types";
+import type { BetweenView, FleetView, TimeView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
-import { clockWords, missingWords, stateWords, timeWords } from "../../domain/fleet";
+import { clockWords, missingWords, stateWords } from "../../domain/fleet";
 import { fleetWays } from "../../domain/fleetWay";
 import { placeWords } from "../../domain/heat";
 import { number } from "../../domain/number";
+import { timeWords } from "../../domain/times";
 import { Way } from "../../parts/Way";
 import css from "./PacketsPage.module.css";
 import { ProgramForm } from "./ProgramForm";
@@ -63,11 +64,12 @@ export function Fleet({ view, failure }: { view: FleetView; failure: Error | nul
 
 /** A time between two agents. Its jitter is not told: the clocks are not exact enough. */
 function betweenRow(of: BetweenView): LegRow {
+  const words = (time: TimeView | null | undefined) => timeWords(time, formatDuration);
   return {
     agent: `${of.from_agent} → ${of.to_agent}`,
     name: `${placeWords(of.from)} → ${placeWords(of.to)}`,
     times: { ...of.times, packets: of.packets },
-    cells: [timeWords(of.p50), timeWords(of.p99), timeWords(of.p999), ""],
+    cells: [words(of.p50), words(of.p99), words(of.p999), ""],
   };
 }
 

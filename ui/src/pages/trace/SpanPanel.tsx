@@ -6,7 +6,7 @@ import { condition } from "../../domain/filters";
 import { corrected, stops } from "../../domain/hops";
 import { parts } from "../../domain/parts";
 import { formatExact } from "../../domain/time";
-import { hop, measured } from "../../domain/waterfall";
+import { timeWords } from "../../domain/times";
 import { Copy } from "../../parts/Copy";
 import { Flame } from "../../parts/Flame";
 import { Service } from "../../parts/Service";
@@ -155,14 +155,14 @@ function codeOf(span: SpanView): URLSearchParams {
 
 type Fact = readonly [string, ReactNode];
 
-function hopFacts(item: TraceSpan, parent: TraceSpan | undefined): Fact[] {
-  const latency = hop(item, parent);
-  if (!latency || !parent) return [];
+function hopFacts({ hop }: TraceSpan, parent: TraceSpan | undefined): Fact[] {
+  if (!hop || !parent) return [];
+  const { there, back, both_ns } = hop;
   const from = parent.span.tap;
-  const facts: Fact[] = [[`Request from ${from}`, measured(latency.request, formatDuration)]];
-  if (latency.bothNs !== null) {
-    facts.push([`Response to ${from}`, measured(latency.response, formatDuration)]);
-    if (!latency.request) facts.push(["Both together", formatDuration(latency.bothNs)]);
+  const facts: Fact[] = [[`Request from ${from}`, timeWords(there, formatDuration)]];
+  if (both_ns != null) {
+    facts.push([`Response to ${from}`, timeWords(back, formatDuration)]);
+    if (there?.ns == null) facts.push(["Both together", formatDuration(both_ns)]);
   }
   return facts;
 }
