@@ -39,6 +39,33 @@ impl Bounds {
     }
 }
 
+/// A packet that two hosts saw, each by its own clock, Unix ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// When it was sent or received here.
+    pub here_ns: u64,
+    /// When it was received or sent there.
+    pub there_ns: u64,
+    /// Whether it went from here to there.
+    pub to_there: bool,
+}
+
+/// What these packets say of the two clocks, all of them together.
+pub fn compare(mut packets: Vec<Packet>) -> Reading {
+    packets.sort_by_key(|packet| packet.here_ns);
+    let time = |packet: Option<&Packet>| packet.map_or(0, |packet| packet.here_ns);
+    let all_ns = time(packets.last()) - time(packets.first());
+    // A little more, so that no packet lies outside.
+    let mut clocks = Clocks::new(all_ns + all_ns / 16 + 1_000_000);
+    for Packet { here_ns, there_ns, to_there } in packets {
+        match to_there {
+            true => clocks.sent(here_ns, there_ns),
+            false => clocks.received(there_ns, here_ns),
+        }
+    }
+    clocks.reading()
+}
+
 /// The best packets of a span of time: when each was sent or received here, and the bound that it gives.
 #[derive(Clone, Copy, Debug)]
 struct Span {

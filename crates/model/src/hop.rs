@@ -6,8 +6,10 @@ use crate::{Span, TapSide, Value};
 pub const POSITION: &str = "wirespan.hop.position";
 /// Number of these points.
 pub const POINTS: &str = "wirespan.hop.points";
-/// How the order of the points is known: `ttl`, `round-trip` or `clock`.
+/// How the order of the points is known: `ttl`, `round-trip`, `clock` or [`UNORDERED`].
 pub const EVIDENCE: &str = "wirespan.hop.evidence";
+/// Several places saw the request, and nothing shows their order.
+pub const UNORDERED: &str = "unknown";
 /// Time in the hop from the point before to this one, request and response together, ns. No clock error is in it.
 pub const ROUND_TRIP: &str = "wirespan.hop.round_trip_ns";
 /// Time of the request's first byte from the point before, ns.
@@ -56,6 +58,11 @@ impl Span {
     /// Place of the span's point on the way of its request, from 1; 0 if that is not known.
     pub fn hop_position(&self) -> i64 {
         self.number(POSITION).unwrap_or(0)
+    }
+
+    /// Whether other places saw the same request, and nothing shows in which order.
+    pub fn is_unordered(&self) -> bool {
+        self.text(EVIDENCE) == Some(UNORDERED)
     }
 
     /// Whether the span is its request's first view that is not of a process. Of several captures of one request, one

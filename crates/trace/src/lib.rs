@@ -29,7 +29,7 @@ mod stream;
 pub mod tree;
 
 pub use assemble::{assemble, AssembleError, Limits, SpanIndex};
-pub use crossings::cross_hosts;
+pub use crossings::{cross_hosts, crossing_spans};
 pub use explain::{
     folded, Comparison, Explainer, Flame, FlameBox, FlameKind, Group, Held, Parts, SdkStats, Side, Step, Story, Usual,
     UsualWaits, Waited,

@@ -3,7 +3,7 @@
 use super::order::{both, Both, Order};
 use super::ways::Way;
 use super::Capture;
-use crate::clocks::{Bounds, Clocks, Reading};
+use crate::clocks::{compare, Bounds, Packet, Reading};
 use rustc_hash::FxHashMap;
 use wirespan_model::{hop, Span, Value};
 
@@ -18,7 +18,7 @@ pub(super) struct Offsets {
 
 impl Offsets {
     pub(super) fn of(captures: usize, ways: &[(Way, Order)]) -> Self {
-        let mut seen: FxHashMap<(usize, usize), Vec<Both>> = FxHashMap::default();
+        let mut seen: FxHashMap<(usize, usize), Vec<Packet>> = FxHashMap::default();
         for (way, order) in ways {
             for (at, i) in order.views.iter().enumerate() {
                 for j in order.views.iter().skip(at + 1) {
@@ -26,10 +26,13 @@ impl Offsets {
                     if near.capture == far.capture {
                         continue;
                     }
-                    // `to_server` says from here on whether the packet goes from the smaller number to the greater.
                     let forward = near.capture < far.capture;
                     let (a, b) = if forward { (near, far) } else { (far, near) };
-                    let all = both(a, b).into_iter().map(|p| Both { to_server: p.to_server == forward, ..p });
+                    let all = both(a, b).into_iter().map(|Both { to_server, a, b }| Packet {
+                        here_ns: a.time_ns,
+                        there_ns: b.time_ns,
+                        to_there: to_server == forward,
+                    });
                     seen.entry((a.capture, b.capture)).or_default().extend(all);
                 }
             }
@@ -77,23 +80,6 @@ impl Offsets {
 
 fn earlier(time_ns: u64, by_ns: f64) -> u64 {
     time_ns.saturating_add_signed(-(by_ns.round() as i64))
-}
-
-/// Two clocks, from the packets that both captures saw.
-fn compare(mut all: Vec<Both>) -> Reading {
-    all.sort_by_key(|p| p.a.time_ns);
-    let first = all.first().map_or(0, |p| p.a.time_ns);
-    let span_ns = all.last().map_or(0, |p| p.a.time_ns) - first;
-    // All of it, and a little more, so that no packet lies outside.
-    let mut clocks = Clocks::new(span_ns + span_ns / 16 + 1_000_000);
-    for Both { to_server, a, b } in all {
-        if to_server {
-            clocks.sent(a.time_ns, b.time_ns);
-        } else {
-            clocks.received(b.time_ns, a.time_ns);
-        }
-    }
-    clocks.reading()
 }
 
 /// From each capture the way to the first one that it has to do with, over the pairs of which most is known. These are
