@@ -2,8 +2,10 @@
 //! `replay` does of a file.
 //!
 //! ```text
-//! kernel ──frames──▶ [mirror thread: segments, bytes, join] ──▶ out thread
+//! kernel ──frames──▶ [mirror thread: segments, bytes, join ──several devices──▶ their order] ──▶ out thread
 //! ```
+
+mod ways;
 
 use super::arp::Arp;
 use crate::clock::now_ns;
@@ -17,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use ways::{Ways, PASSAGES};
 use wirespan_capture::mirror::{Begins, Frame, Mirror};
 use wirespan_join::{JoinConfig, Joiner, Resources};
 use wirespan_model::event::Actor;
@@ -63,10 +66,15 @@ impl Mirrors {
         out: Sender<Batch>,
         counters: Arc<Counters>,
     ) -> Result<Mirroring> {
-        let devices = self.0.into_iter().map(|(name, mirror)| Device::new(name, mirror, join, host_id)).collect();
+        // One device needs no order.
+        let ways = (self.0.len() > 1).then(Ways::default);
+        let passages = if ways.is_some() { PASSAGES } else { 0 };
+        let limits = Limits { passages, ..Limits::default() };
+        let device = |(name, mirror)| Device::new(name, mirror, join, host_id, limits);
+        let devices = self.0.into_iter().map(device).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
-        let thread = MirrorThread { devices, batch: Vec::new(), dropped: 0 };
+        let thread = MirrorThread { devices, ways, batch: Vec::new(), dropped: 0 };
         let run = move || thread.run(&stopping, &out, &counters);
         let thread = std::thread::Builder::new().name("mirror".into()).spawn(run)?;
         Ok(Mirroring { stop, thread })
@@ -88,54 +96,56 @@ struct Device {
     live: Live,
     joiner: Joiner,
     arp: Arp,
+    spans: Vec<Span>,
 }
 
 impl Device {
-    fn new(name: String, mirror: Mirror, join: &JoinConfig, host_id: u64) -> Self {
+    fn new(name: String, mirror: Mirror, join: &JoinConfig, host_id: u64, limits: Limits) -> Self {
         // Its numbers of sockets are its own.
         let host_id = key::hash64(&[&host_id.to_ne_bytes(), name.as_bytes()]);
         let joiner = Joiner::new(join.clone(), host_id, Box::new(Nobody(Arc::default())));
-        let live = Live::new(Limits::default(), mirror.begins() == Begins::Ethernet);
-        Device { name, mirror, live, joiner, arp: Arp::default() }
+        let live = Live::new(limits, mirror.begins() == Begins::Ethernet);
+        Device { name, mirror, live, joiner, arp: Arp::default(), spans: Vec::new() }
     }
 
-    fn drain(&mut self, out: &mut Vec<Arc<Span>>) {
-        let Device { name, mirror, live, joiner, arp } = self;
+    fn drain(&mut self) {
+        let Device { name, mirror, live, joiner, arp, spans } = self;
         let has_arp = mirror.begins() == Begins::Ethernet;
         mirror.drain(&mut |Frame { time_ns, wire_len, data }| {
             if has_arp && arp.see(time_ns, data) {
                 return;
             }
             let frame = LiveFrame { time_ns, wire_len, data };
-            live.frame(frame, &mut |event| joiner.event(event, &mut |span| out.push(of_device(span, name))));
+            live.frame(frame, &mut |event| joiner.event(event, &mut |span| spans.push(of_device(span, name))));
         });
         // Nobody copies less because of a verdict, and no threads are woken.
         joiner.verdicts();
         joiner.wakes();
     }
 
-    fn tick(&mut self, out: &mut Vec<Arc<Span>>) {
-        let Device { name, joiner, arp, .. } = self;
+    fn tick(&mut self) {
+        let Device { name, joiner, arp, spans, .. } = self;
         for address in arp.tick(now_ns()) {
             tracing::warn!(device = %name, %address, "nobody answers ARP requests for this address");
         }
-        joiner.tick(now_ns(), &mut |span| out.push(of_device(span, name)));
+        joiner.tick(now_ns(), &mut |span| spans.push(of_device(span, name)));
     }
 
-    fn finish(&mut self, out: &mut Vec<Arc<Span>>) {
-        let Device { name, live, joiner, .. } = self;
-        live.finish(&mut |event| joiner.event(event, &mut |span| out.push(of_device(span, name))));
-        joiner.finish(&mut |span| out.push(of_device(span, name)));
+    fn finish(&mut self) {
+        let Device { name, live, joiner, spans, .. } = self;
+        live.finish(&mut |event| joiner.event(event, &mut |span| spans.push(of_device(span, name))));
+        joiner.finish(&mut |span| spans.push(of_device(span, name)));
     }
 }
 
-fn of_device(mut span: Span, device: &str) -> Arc<Span> {
+fn of_device(mut span: Span, device: &str) -> Span {
     span.attrs.push((hop::DEVICE.into(), device.into()));
-    Arc::new(span)
+    span
 }
 
 struct MirrorThread {
     devices: Vec<Device>,
+    ways: Option<Ways>,
     batch: Vec<Arc<Span>>,
     dropped: u64,
 }
@@ -145,17 +155,30 @@ impl MirrorThread {
         let (mut ticked, mut second) = (Instant::now(), Instant::now());
         loop {
             let ends = stop.load(Ordering::Relaxed);
-            let MirrorThread { devices, batch, .. } = &mut self;
+            let MirrorThread { devices, ways, batch, .. } = &mut self;
             if let (Some(first), false) = (devices.first(), ends) {
                 first.mirror.wait(WAIT);
             }
-            devices.iter_mut().for_each(|device| device.drain(batch));
-            if ticked.elapsed() >= TICK_EVERY {
+            devices.iter_mut().for_each(Device::drain);
+            let ticks = ticked.elapsed() >= TICK_EVERY;
+            if ticks {
                 ticked = Instant::now();
-                devices.iter_mut().for_each(|device| device.tick(batch));
+                devices.iter_mut().for_each(Device::tick);
             }
             if ends {
-                devices.iter_mut().for_each(|device| device.finish(batch));
+                devices.iter_mut().for_each(Device::finish);
+            }
+            for (n, device) in devices.iter_mut().enumerate() {
+                let spans = std::mem::take(&mut device.spans);
+                match ways {
+                    Some(ways) => ways.add(n, spans, device.live.take_passages(), now_ns()),
+                    None => batch.extend(spans.into_iter().map(Arc::new)),
+                }
+            }
+            match ways {
+                Some(ways) if ends => ways.finish(batch),
+                Some(ways) if ticks => ways.turn(now_ns(), batch),
+                _ => {}
             }
             self.send(ends, out);
             if ends || second.elapsed() >= EACH_SECOND {
@@ -192,6 +215,7 @@ impl MirrorThread {
             all.extend(device.arp.counters().map(|(counter, n)| (format!("{}_{counter}", device.name), n)));
             *all.entry("frames_lost".into()).or_default() += device.mirror.lost();
         }
+        all.extend(self.ways.iter().flat_map(Ways::counters).map(|(name, n)| (name.into(), n)));
         all.insert("spans_dropped_queue_full".into(), self.dropped);
         counters.set("mirror", all.into_iter().collect());
     }

@@ -1,10 +1,12 @@
 //! `--mirror`: the packets of a switch's port, mirrored by `tc mirred` to a device that wirespan reads.
 
-use crate::harness::{has, skip, Running, WIRESPAN};
+use crate::harness::{has, otlp, skip, Running, Span, WIRESPAN};
+use crate::hops::way;
 use crate::packets::{made, ready};
 use crate::spaces::{lacking, Spaces};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// Answers each GET with 200, or with 404 if the path is `/none`.
@@ -159,6 +161,104 @@ fn a_mirrored_device_is_between_the_processes_of_a_request() {
         spans.iter().filter(|s| s.contains(&tap) && s.iter().any(|a| a == "wirespan.evidence=wire")).count()
     };
     assert_eq!((by_wire("capture"), by_wire("server-process")), (6, 6), "{said} {spans:?}");
+}
+
+/// Runs an agent that mirrors these devices in a namespace, while a client asks. Returns its spans and what it said.
+fn of_devices(spaces: &Spaces, within: usize, devices: &[&str], server: &str) -> (Vec<Span>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("spans.jsonl");
+    let mut all = vec!["netns", "exec", spaces.name(within), WIRESPAN, "agent", "--otlp-file", out.to_str().unwrap()];
+    all.extend(devices.iter().flat_map(|device| ["--mirror", *device]));
+    let mut agent = Running::start("ip", &all);
+    agent.wait_for("tracing packets of");
+    spaces.inside(0, &["python3", "-c", CLIENT, server, "8080", "20", "/"]).unwrap();
+    // The views of a request wait for each other.
+    let come = || std::fs::read_to_string(&out).ok().filter(|text| text.contains("/none"));
+    crate::harness::within(Duration::from_secs(20), "the last request is told while the agent runs", come);
+    agent.signal(rustix::process::Signal::TERM);
+    let done = agent.finish(Duration::from_secs(60));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success() && !said.contains("lost: mirror"), "{said}");
+    (otlp(&out), said)
+}
+
+#[test]
+fn several_mirrored_devices_stand_in_the_order_of_the_way() {
+    let test = "several_mirrored_devices_stand_in_the_order_of_the_way";
+    if !ready(test) || !has(test, &["sysctl"]) {
+        return;
+    }
+    // Client 0, a bridge and a router in 2, server 1.
+    let spaces = Spaces::new(
+        "mw",
+        3,
+        &[
+            "-n {2} link add name br0 type bridge",
+            "-n {2} addr add 10.214.8.1/24 dev br0",
+            "-n {2} link set br0 up",
+            "-n {2} link add name toc type veth peer name eth0 netns {0}",
+            "-n {2} link add name tos type veth peer name eth0 netns {1}",
+            "-n {2} link set dev toc master br0 up",
+            "-n {2} addr add 10.214.9.1/24 dev tos",
+            "-n {2} link set dev tos up",
+            "-n {0} addr add 10.214.8.2/24 dev eth0",
+            "-n {1} addr add 10.214.9.2/24 dev eth0",
+            "-n {0} link set eth0 up",
+            "-n {1} link set eth0 up",
+            "-n {0} route add default via 10.214.8.1",
+            "-n {1} route add default via 10.214.9.1",
+        ],
+    );
+    let Some(spaces) = made(test, spaces) else { return };
+    if let Err(why) = spaces.inside(2, &["sysctl", "-qw", "net.ipv4.ip_forward=1"]) {
+        return skip(test, &lacking(why));
+    }
+    let _server = spaces.python(1, SERVER, &["10.214.9.2", "8080"]);
+    // Not in the order of the way.
+    let (spans, said) = of_devices(&spaces, 2, &["tos", "toc", "br0"], "10.214.9.2");
+    let firsts: Vec<&Span> = spans.iter().filter(|span| span.attr("wirespan.hop.position") == "1").collect();
+    assert_eq!((firsts.len(), spans.len()), (21, 63), "{said} {spans:#?}");
+    for first in firsts {
+        let way = way(first, &spans);
+        let of = |key: &str| way.iter().map(|span| span.attr(key).to_owned()).collect::<Vec<_>>();
+        assert_eq!(of("network.interface.name"), ["toc", "br0", "tos"], "{way:#?}");
+        assert_eq!(of("wirespan.hop.position"), ["1", "2", "3"], "{way:#?}");
+        assert_eq!(of("wirespan.hop.evidence"), ["", "clock", "ttl"], "{way:#?}");
+        assert_eq!(of("wirespan.tap_side"), ["client-nic", "client-node", "server-nic"], "{way:#?}");
+        for span in &way[1..] {
+            let number = |key: &str| span.attr(&format!("wirespan.hop.{key}_ns")).parse::<i64>().unwrap();
+            // What comes out of a port has one time at the port and at its bridge.
+            assert!(number("request") >= 0 && number("response") > 0 && number("request_error") == 0, "{way:#?}");
+            assert_eq!(number("round_trip"), number("request") + number("response"), "{way:#?}");
+        }
+    }
+}
+
+#[test]
+fn two_copies_of_one_port_have_no_order() {
+    let test = "two_copies_of_one_port_have_no_order";
+    let Some(spaces) = mirrored(test, "mu") else { return };
+    let again = ["-n {2} link add name more type veth peer name mon2 netns {3}", "-n {2} link set dev more up"];
+    for line in again.iter().chain(&["-n {3} link set dev mon2 up"]) {
+        let line = line.replace("{2}", spaces.name(2)).replace("{3}", spaces.name(3));
+        assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
+    }
+    for way in ["ingress", "egress"] {
+        let copy = format!(
+            "tc filter add dev porta {way} protocol all u32 match u32 0 0 action mirred egress mirror dev more"
+        );
+        // Each packet is copied to both, one after the other: `pipe` goes on behind the first copy.
+        let both = copy.replace("mirror dev more", "mirror dev copy pipe action mirred egress mirror dev more");
+        spaces.inside(2, &["tc", "filter", "del", "dev", "porta", way]).unwrap();
+        spaces.inside(2, &both.split(' ').collect::<Vec<_>>()).unwrap();
+    }
+    let _server = spaces.python(1, SERVER, &["10.214.7.2", "8080"]);
+    let (spans, said) = of_devices(&spaces, 3, &["mon", "mon2"], "10.214.7.2");
+    assert_eq!(spans.len(), 42, "{said} {spans:#?}");
+    for span in &spans {
+        let of = |key: &str| span.attr(&format!("wirespan.hop.{key}"));
+        assert_eq!((of("evidence"), of("position"), of("request_ns")), ("unknown", "", ""), "{span:#?}");
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub struct Limits {
     pub total_bytes: usize,
     /// Most bytes of IP fragments kept.
     pub fragment_bytes: usize,
-    /// Most segments of which [`Replay::take_passages`] tells when they were seen; 0: none.
+    /// Most segments of which `take_passages` of [`Replay`] and [`Live`] tells when they were seen; 0: none.
     pub passages: usize,
 }
 

@@ -4,6 +4,7 @@ use crate::file::Frame;
 use crate::packet::{Dissector, Link, Transported};
 use crate::stats::Stats;
 use crate::{tcp, udp, Limits};
+use wirespan_model::packet::Passage;
 use wirespan_model::Event;
 
 /// The sockets whose packets are followed.
@@ -81,6 +82,11 @@ impl Live {
         self.frame.data.clear();
         self.frame.data.extend_from_slice(data);
         self.sockets.frame(&self.frame, &mut self.stats, sink);
+    }
+
+    /// The segments since this was last called, if [`Limits::passages`] asks for them.
+    pub fn take_passages(&mut self) -> Vec<Passage> {
+        std::mem::take(&mut self.sockets.tcp.passages)
     }
 
     /// Ends all connections, and emits everything that waits.

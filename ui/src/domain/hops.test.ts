@@ -72,6 +72,20 @@ test("a way has its points in order, with the share of each hop and what happene
   }
 });
 
+test("a point whose order is not known says so", () => {
+  const { spans, ...rest } = congested();
+  const unknown = spans.map((each) =>
+    each.span.id === "b" ? { ...each, span: { ...each.span, attributes: hops({ evidence: "unknown" }) } } : each,
+  );
+  const way = stops({ ...rest, spans: unknown }, unknown[0] as never, formatDuration);
+  expect(way.map((stop) => stop.notes[0])).toEqual([
+    undefined,
+    "its place on the way is not known",
+    "waited 4.5 ms in its queue behind 1 packet",
+    undefined,
+  ]);
+});
+
 test("a request that no device saw has no way", () => {
   const all = congested();
   expect(stops(all, all.spans[4] as never, formatDuration)).toEqual([]);

@@ -53,6 +53,7 @@ const plural = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
 function notes(span: SpanView, duration: (ns: number) => string): string[] {
   const list: string[] = [];
+  if (span.attributes["wirespan.hop.evidence"] === "unknown") list.push("its place on the way is not known");
   const queue = number(span, "queue_ns");
   const packets = number(span, "queue_packets");
   const behind = packets ? ` behind ${plural(packets, "packet")}` : "";

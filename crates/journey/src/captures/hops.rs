@@ -48,7 +48,9 @@ pub(super) fn write(way: &Way, order: &Order, offsets: &Offsets, captures: &mut 
             span.tap = tap(view, n, points);
             set(span, hop::POSITION, n as f64 + 1.0);
             set(span, hop::POINTS, points as f64);
-            span.attrs.push((hop::CAPTURE_FILE.into(), name.into()));
+            if !name.is_empty() {
+                span.attrs.push((hop::CAPTURE_FILE.into(), name.into()));
+            }
             if let Some((_, from, earlier)) = &before {
                 // Of views that lie between and did not see this request, the weakest proof counts.
                 let since = before.as_ref().map_or(0, |(at, ..)| *at);
@@ -65,6 +67,14 @@ pub(super) fn write(way: &Way, order: &Order, offsets: &Offsets, captures: &mut 
             }
             before = Some((at, view, seen));
         }
+    }
+}
+
+/// Says that the order of the places is not known.
+pub(super) fn write_unordered(way: &Way, captures: &mut [Capture]) {
+    for (view, span) in way.exchanges.iter().filter(|views| views.len() > 1).flatten() {
+        let span = &mut captures[way.views[*view].capture].spans[*span];
+        span.attrs.push((hop::EVIDENCE.into(), hop::UNORDERED.into()));
     }
 }
 

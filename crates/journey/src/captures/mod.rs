@@ -19,10 +19,10 @@ use offsets::Offsets;
 use wirespan_model::packet::Passage;
 use wirespan_model::Span;
 
-/// What one capture saw.
+/// What was seen by one clock: a capture file, or several devices of one machine.
 #[derive(Debug, Default)]
 pub struct Capture {
-    /// Name of the file.
+    /// Name of the file; empty for devices of this machine.
     pub name: String,
     /// Requests. Socket ids are those of `passages`.
     pub spans: Vec<Span>,
@@ -45,9 +45,10 @@ pub struct Skew {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// Connections that several captures saw.
+    /// Connections that were seen at several places.
     pub connections: usize,
-    /// Of these, connections on which the order of the captures is not known. Their spans stay as they were.
+    /// Of these, connections on which the order of the captures is not known. Their spans say so, and stay as they were
+    /// otherwise.
     pub unordered: usize,
     /// Clocks of all captures that have connections in common with an earlier one.
     pub skews: Vec<Skew>,
@@ -61,7 +62,10 @@ pub fn align(captures: &mut [Capture]) -> Found {
     let orders: Vec<_> = ways.iter().map(order::of).collect();
     let mut ordered = Vec::new();
     for (way, order) in ways.drain(..).zip(orders) {
-        ordered.extend(order.map(|order| (way, order)));
+        match order {
+            Some(order) => ordered.push((way, order)),
+            None => hops::write_unordered(&way, captures),
+        }
     }
     let offsets = Offsets::of(captures.len(), &ordered);
     let starts: Vec<u64> = captures.iter().map(start_ns).collect();

@@ -75,8 +75,21 @@ fn is_nearer(all: &[Both], same_clock: bool) -> Option<(bool, Proof)> {
         return Some((nearer, Proof::Ttl));
     }
     if same_clock {
-        let times = all.iter().filter(|p| p.a.time_ns != p.b.time_ns);
-        return decided(times.map(|p| (p.a.time_ns < p.b.time_ns) == p.to_server)).map(|n| (n, Proof::Clock));
+        let says = |to_server: bool| {
+            let of = || all.iter().filter(|p| p.to_server == to_server);
+            let apart = || of().filter(|p| p.a.time_ns != p.b.time_ns);
+            match (of().count(), apart().count()) {
+                (0, _) => None,
+                // A packet that the kernel handed on has one time at both. That fits either order.
+                (_, 0) => Some(None),
+                _ => decided(apart().map(|p| (p.a.time_ns < p.b.time_ns) == to_server)).map(Some),
+            }
+        };
+        // A mirror port may tell its packets late. So the two directions must not contradict each other.
+        return match (says(true)?, says(false)?) {
+            (Some(there), Some(back)) if there != back => None,
+            (there, back) => there.or(back).map(|nearer| (nearer, Proof::Clock)),
+        };
     }
     // From a packet to the next one in the other direction.
     let turns = all.windows(2).filter(|w| w[0].to_server != w[1].to_server);

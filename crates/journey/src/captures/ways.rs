@@ -110,7 +110,7 @@ fn requests(captures: &[Capture]) -> Vec<Vec<(usize, usize)>> {
     for (i, at) in all.iter().enumerate() {
         groups.entry(sets.find(i)).or_default().push(*at);
     }
-    let several = |group: &Vec<(usize, usize)>| group.iter().any(|(c, _)| *c != group[0].0);
+    let several = |group: &Vec<(usize, usize)>| group.len() > 1;
     // Ids of datagrams come back. Where one capture has two requests of one name, it is not known which is meant.
     let distinct = |group: &Vec<(usize, usize)>| {
         let place = |(c, s): &(usize, usize)| (*c, captures[*c].spans[*s].socket);

@@ -108,6 +108,24 @@ fn a_way_that_begins_at_a_device_comes_from_no_process() {
 }
 
 #[test]
+fn between_places_in_an_unknown_order_no_time_is_told() {
+    let unordered = |mut span: Span| {
+        span.attrs.push((hop::EVIDENCE.into(), hop::UNORDERED.into()));
+        span
+    };
+    let client = point(TapSide::ClientProcess, 1, 0, 100_000, &[]);
+    let place = |host, came| unordered(point(TapSide::Capture, host, came, 90_000, &[]));
+    let trace = way(vec![client, place(1, 10_000), place(1, 20_000)]);
+    let told: Vec<_> = hops(&trace).into_iter().map(|hops| words(hops.from_parent)).collect();
+    assert_eq!(told, ["", "hop 20000  there 10000  back 10000", "there ?"]);
+    let shown = crate::tree::text(&trace, crate::tree::TextOptions::default());
+    assert_eq!(shown.matches("order unknown").count(), 2, "{shown}");
+    let mut trace = way(vec![place(2, 10_000), place(3, 20_000)]);
+    crate::cross_hosts(&mut trace, Vec::new());
+    assert_eq!(trace.spans[1].span.number(hop::ROUND_TRIP), None);
+}
+
+#[test]
 fn spans_that_are_not_of_the_same_request_have_no_hop() {
     let mut trace = way(vec![
         point(TapSide::ServerProcess, 1, 0, 100_000, &[]),

@@ -165,7 +165,10 @@ fn links(links: &[SpanLink]) -> String {
 
 /// The way from the point before as `hop 93.0µs  there 61.0µs ± 12.0µs  back ?`, and what was lost on it.
 fn way(hop: Option<Hop>, span: &Span) -> String {
-    let times = hop.map(|hop| hop.words(|ns| duration(ns.into())));
+    let times = match span.is_unordered() {
+        true => Some("order unknown".to_owned()),
+        false => hop.map(|hop| hop.words(|ns| duration(ns.into()))),
+    };
     let lost = span.number(hop::LOST_BYTES).map(|n| format!("{n} bytes lost"));
     times.into_iter().chain(lost).collect::<Vec<_>>().join("  ")
 }
