@@ -65,6 +65,7 @@ static __always_inline struct task_state *target_task(struct task_struct *task)
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, struct ws_process_facts);
 } processes SEC(".maps");

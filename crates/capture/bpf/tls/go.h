@@ -26,10 +26,10 @@ WS_TABLE(go_calls, struct tls_key, struct go_call);
 /* Forgets an older connection that had this address, if its socket was another one. */
 static __always_inline void go_forget(const struct tls_key *key, __u64 cookie)
 {
-	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
+	struct tls_conn *conn = table_find(&tls_conns, key);
 
 	if (conn && conn->note.cookie != cookie)
-		bpf_map_delete_elem(&tls_conns, key);
+		table_drop(&tls_conns, key);
 }
 
 /* Messages of this socket belong to this call from now on, whichever thread sends or receives them. */
@@ -42,8 +42,8 @@ static __always_inline void go_begin(struct task_struct *task, struct tls_task *
 		struct tls_conn made = { .run = WS_NO_DIRECTION };
 
 		key.kind = direction == WS_EGRESS ? TLS_SENT : TLS_GO_RECEIVED;
-		bpf_map_update_elem(&tls_conns, &key, &made, BPF_ANY);
-		moved = bpf_map_lookup_elem(&tls_conns, &key);
+		table_put(&tls_conns, &key, &made, BPF_ANY);
+		moved = table_find(&tls_conns, &key);
 		if (!moved)
 			return;
 	}
@@ -115,7 +115,7 @@ static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct
 	}
 	if (n->calls && call->tid == task->pid)
 		return tls_bound(key, n);
-	return bpf_map_lookup_elem(&tls_conns, key);
+	return table_find(&tls_conns, key);
 }
 
 /*

@@ -19,7 +19,7 @@ static __always_inline struct tls_key java_tls_key(const struct task_struct *tas
 static __always_inline struct tls_conn *java_tls_bind(struct task_struct *task, struct tls_task *k)
 {
 	struct tls_key key = java_tls_key(task, k->seals);
-	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, &key);
+	struct tls_conn *conn = table_find(&tls_conns, &key);
 
 	k->seals = 0;
 	return conn ? conn : tls_bound(&key, &k->notes[WS_EGRESS]);
@@ -56,7 +56,7 @@ static __always_inline void java_tls_written(struct task_struct *task, struct tl
 					     __u32 shown, __u32 length, __u64 bytes)
 {
 	struct tls_key key = java_tls_key(task, connection);
-	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, &key);
+	struct tls_conn *conn = table_find(&tls_conns, &key);
 
 	if (k->written && k->seals != connection)
 		java_tls_drop(k);
@@ -88,7 +88,7 @@ static __always_inline void java_tls_read(struct task_struct *task, struct tls_t
 					  __u32 length, __u64 bytes)
 {
 	struct tls_key key = java_tls_key(task, connection);
-	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, &key);
+	struct tls_conn *conn = table_find(&tls_conns, &key);
 	struct tls_note *n = &k->notes[WS_INGRESS];
 
 	if (k->written)

@@ -15,7 +15,7 @@ static __always_inline void tls_begin(struct tls_task *k, const struct tls_key *
 	k->first = 0;
 	k->written = 0;
 	if (op == TLS_WRITE) {
-		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
+		struct tls_conn *conn = table_find(&tls_conns, key);
 
 		/* Decided at the entry: another thread may read the answer before this call returns. */
 		k->first = !conn || conn->run != WS_EGRESS;
@@ -39,7 +39,7 @@ int WS_UPROBE(tls_enter)
 	key.ssl = WS_FN_ARG1(ctx);
 	key.pid = task->tgid;
 	if ((cookie & TLS_COOKIE_OP) == TLS_FREE) {
-		bpf_map_delete_elem(&tls_conns, &key);
+		table_drop(&tls_conns, &key);
 		return 0;
 	}
 	k = tls_enters(task, t);
@@ -57,7 +57,7 @@ int WS_UPROBE(tls_enter)
 
 static __always_inline struct tls_conn *tls_bound(const struct tls_key *key, const struct tls_note *n)
 {
-	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
+	struct tls_conn *conn = table_find(&tls_conns, key);
 	struct tls_conn made = { .run = WS_NO_DIRECTION };
 
 	if (conn) {
@@ -66,8 +66,8 @@ static __always_inline struct tls_conn *tls_bound(const struct tls_key *key, con
 		return conn;
 	}
 	made.note = *n;
-	bpf_map_update_elem(&tls_conns, key, &made, BPF_ANY);
-	return bpf_map_lookup_elem(&tls_conns, key);
+	table_put(&tls_conns, key, &made, BPF_ANY);
+	return table_find(&tls_conns, key);
 }
 
 /* Whether this thread has read TLS records since the last TLS call. Such records are fed to a memory BIO. */
@@ -86,7 +86,7 @@ static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struc
 	const struct tls_note *n = &k->notes[direction & 1];
 
 	if (!n->calls) {
-		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
+		struct tls_conn *conn = table_find(&tls_conns, key);
 
 		n = &k->notes[WS_INGRESS];
 		/* For a read, the records were certainly fed, even if the socket was not recognised as TLS. */
@@ -246,7 +246,7 @@ int WS_UPROBE(tls_exit)
 	key.ssl = k->ssl;
 	key.pid = task->tgid;
 	if (ret <= 0) { /* a memory BIO needs more records: the last message stays noted */
-		conn = bpf_map_lookup_elem(&tls_conns, &key);
+		conn = table_find(&tls_conns, &key);
 		/*
 		 * The records of the handshake show the socket. Noted now, because before the first write the thread
 		 * may read another socket.

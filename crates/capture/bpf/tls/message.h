@@ -42,7 +42,7 @@ static __always_inline bool tls_begins_run(struct task_struct *task, const struc
 	if (!k->written)
 		return true;
 	key.pid = task->tgid;
-	conn = bpf_map_lookup_elem(&tls_conns, &key);
+	conn = table_find(&tls_conns, &key);
 	return s->tls && (!conn || conn->run != WS_EGRESS);
 }
 

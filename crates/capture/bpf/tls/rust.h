@@ -41,7 +41,7 @@ static __always_inline bool rust_is_fed(struct task_struct *task, struct tls_tas
 
 	if (!n->fresh || !n->tls)
 		return false;
-	at = bpf_map_lookup_elem(&tls_conns, &key);
+	at = table_find(&tls_conns, &key);
 	if (at && at->fed && at->note.cookie != n->cookie)
 		return at->fed == k->fed;
 	at = tls_bound(&key, n);
@@ -54,13 +54,13 @@ static __always_inline bool rust_is_fed(struct task_struct *task, struct tls_tas
 static __always_inline struct tls_conn *rust_known(struct task_struct *task, __u64 address)
 {
 	struct tls_key key = { .ssl = address, .pid = task->tgid };
-	const struct tls_conn *at = bpf_map_lookup_elem(&tls_conns, &key);
+	const struct tls_conn *at = table_find(&tls_conns, &key);
 
 	if (!at)
 		return NULL;
 	key.ssl = at->note.cookie;
 	key.kind = TLS_BY_SOCKET;
-	return bpf_map_lookup_elem(&tls_conns, &key);
+	return table_find(&tls_conns, &key);
 }
 
 static __always_inline void rust_written(struct task_struct *task, struct tls_task *k, struct tls_conn *conn)

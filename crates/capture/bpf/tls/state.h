@@ -88,12 +88,7 @@ struct tls_conn {
 	__u8 pad[1];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768);
-	__type(key, struct tls_key);
-	__type(value, struct tls_conn);
-} tls_conns SEC(".maps");
+WS_TABLE(tls_conns, struct tls_key, struct tls_conn);
 
 /* What is known of a socket in one direction; NULL unless Go's crypto/tls, or JSSE, reads or writes it. */
 static __always_inline struct tls_conn *go_moved(struct task_struct *task, __u64 cookie, __u8 direction)
@@ -101,7 +96,7 @@ static __always_inline struct tls_conn *go_moved(struct task_struct *task, __u64
 	struct tls_key key = { .ssl = cookie, .pid = task->tgid };
 
 	key.kind = direction == WS_EGRESS ? TLS_SENT : TLS_GO_RECEIVED;
-	return bpf_map_lookup_elem(&tls_conns, &key);
+	return table_find(&tls_conns, &key);
 }
 
 /* The next message that is sent on this socket begins a run, whichever thread sends it. */
@@ -109,12 +104,12 @@ static __always_inline void socket_begins_run(struct task_struct *task, __u64 co
 {
 	struct tls_key key = { .ssl = cookie, .pid = task->tgid, .kind = TLS_SENT };
 	struct tls_conn made = { .run = WS_NO_DIRECTION, .begins_run = 1 };
-	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, &key);
+	struct tls_conn *conn = table_find(&tls_conns, &key);
 
 	if (conn)
 		conn->begins_run = 1;
 	else
-		bpf_map_update_elem(&tls_conns, &key, &made, BPF_ANY);
+		table_put(&tls_conns, &key, &made, BPF_ANY);
 }
 
 /* The task has entered a TLS library; NULL if there is no memory to follow it. */

@@ -43,7 +43,7 @@ impl Source for Messages {
         let m = &mut skel.maps;
         m.events.set_max_entries(ring)?;
         if !options.messages {
-            let only_of_messages = [&mut m.verdicts, &mut m.tls_conns, &mut m.trust];
+            let only_of_messages = [&mut m.verdicts, &mut m.trust];
             for map in only_of_messages {
                 map.set_max_entries(1)?;
             }

@@ -59,10 +59,10 @@ pub(crate) fn plan(image: &Image<'_>) -> Vec<ProbeSet> {
 
 /// Large tables that the kernel programs need for these probes.
 pub(crate) fn tables(sets: &[ProbeSet]) -> &'static [&'static str] {
-    if sets.iter().any(|set| set.program == "tls_go_enter") {
-        &["go_calls"]
-    } else {
-        &[]
+    match sets.first() {
+        None => &[],
+        Some(_) if sets.iter().any(|set| set.program == "tls_go_enter") => &["go_calls", "tls_conns"],
+        Some(_) => &["tls_conns"],
     }
 }
 

@@ -1,4 +1,4 @@
-//! Large tables of the kernel programs that few hosts need: of runtimes, and of Go's TLS. Each takes megabytes from the
+//! Large tables of the kernel programs that few hosts need: of runtimes, and of TLS. Each takes megabytes from the
 //! start, so it is made when a process is met that needs it, before that process is probed.
 
 use crate::boxes;
@@ -9,13 +9,14 @@ use std::collections::HashMap;
 pub(crate) type Shapes = HashMap<String, (u32, u32)>;
 
 /// Entries of each table but `actors`, which the user sizes. The kernel drops old entries if there are more.
-const ENTRIES: [(&str, u32); 6] = [
+const ENTRIES: [(&str, u32); 7] = [
     ("carriers", 65_536),
     ("go_calls", 65_536),
     ("java_moved", 32_768),
     ("java_outer", 16_384),
     ("java_ran", 16_384),
     ("node_rounds", 512),
+    ("tls_conns", 32_768),
 ];
 /// Fewest actors. In a smaller table nearly no entry is free: the kernel sets some aside for each processor.
 const LEAST_ACTORS: u32 = 512;

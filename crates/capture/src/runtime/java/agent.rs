@@ -42,7 +42,7 @@ const TLS_FUNCTIONS: Functions<3> =
 
 impl Runtime for Agent {
     fn tables(&self) -> &'static [&'static str] {
-        &["actors", "carriers", "java_outer"]
+        &["actors", "carriers", "java_outer", "tls_conns"]
     }
 
     fn programs(&self) -> &'static [Program] {
