@@ -116,6 +116,9 @@ impl Bench {
 }
 
 const FLOWS_ONLY: &str = "[capture]\nmessages = false\n";
+/// As a kernel before Linux 6.3 does it, which has no socket tracepoints for messages.
+const BY_SYSTEM_CALLS: &str =
+    "[capture]\nrung = \"syscall-tracepoints\"\nwithout = [\"flow_send\", \"flow_receive\"]\n";
 
 #[test]
 fn tcp_is_counted_to_the_byte() {
@@ -161,16 +164,14 @@ fn tcp_is_counted_to_the_byte() {
     }
 }
 
-/// A kernel before Linux 6.3, which has no socket tracepoints for messages.
 #[test]
 fn tcp_is_counted_to_the_byte_by_system_calls() {
     if !can_trace("tcp_is_counted_to_the_byte_by_system_calls") {
         return;
     }
     let bench = Bench::new();
-    let old = "[capture]\nrung = \"syscall-tracepoints\"\nwithout = [\"flow_send\", \"flow_receive\"]\n";
     let calls = ["tcp 127.0.0.1 7736 -n 3000 -c 5 -s 300", "tcp 127.0.0.1 7736 -n 300 -1 -s 4000"];
-    let (truth, flows, _) = bench.run("old", old, "tcp 0.0.0.0 7736 -w 2 -s 100000", &calls);
+    let (truth, flows, _) = bench.run("old", BY_SYSTEM_CALLS, "tcp 0.0.0.0 7736 -w 2 -s 100000", &calls);
     assert_eq!(truth.len(), 4);
     truth.iter().for_each(|t| assert_exact(&flows, t, Transport::Tcp));
 }
@@ -223,10 +224,22 @@ fn full_tables_lose_no_dependency() {
     if !can_trace("full_tables_lose_no_dependency") {
         return;
     }
+    full_tables(FLOWS_ONLY);
+}
+
+#[test]
+fn full_tables_lose_no_dependency_by_system_calls() {
+    if !can_trace("full_tables_lose_no_dependency_by_system_calls") {
+        return;
+    }
+    full_tables(BY_SYSTEM_CALLS);
+}
+
+fn full_tables(capture: &str) {
     let bench = Bench::new();
-    let tiny = "[capture]\nmessages = false\n[flows]\nbundles = 16\nsockets = 4\ndrain_ms = 2000\n";
+    let tiny = format!("{capture}[flows]\nbundles = 16\nsockets = 4\ndrain_ms = 2000\n");
     let calls = ["tcp 127.0.1.1 7734 -n 900 -c 300 -p 300", "tcp 127.0.3.1 7734 -n 500 -1 -p 500"];
-    let (truth, flows, _) = bench.run("tiny", tiny, "tcp 0.0.0.0 7734", &calls);
+    let (truth, flows, _) = bench.run("tiny", &tiny, "tcp 0.0.0.0 7734", &calls);
     truth.iter().for_each(|t| assert_exact(&flows, t, Transport::Tcp));
     let clients = |pid: u32| flows.iter().filter(|f| f.key.pid == pid && f.key.role == Role::Client).count();
     let peers: Vec<usize> = truth.iter().filter(|t| !t.server).map(|t| clients(t.pid)).collect();

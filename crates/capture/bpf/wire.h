@@ -22,6 +22,7 @@ enum ws_size {
 	WS_FLOW_DROPS = 4,
 	WS_HANDED_BYTES = 1024, /* of what a worker reads from a pipe */
 	WS_FLOW_BLOCK = 64,	/* sockets of flows whose use is noted together */
+	WS_FLOW_NEAR = 4096,	/* sockets of flows for which there is room from the start; a power of two */
 };
 
 enum ws_kind {

@@ -51,6 +51,8 @@ pub struct Capture {
     sees_calls: bool,
     /// Sources that are told the sockets of new targets.
     adopting: Vec<&'static dyn Source>,
+    /// Tables that sources needed later. Kept open, so that the memory of the process can be told.
+    grown: Vec<MapHandle>,
     /// Reads and follows waits, while they are asked for.
     waits: Follower,
     /// Reads system calls, while they are asked for.
@@ -158,9 +160,9 @@ impl Capture {
         features.retain(|f| features::programs().any(|p| p.feature == f.feature && asked(p)));
         features.extend(injection);
         features.extend(privilege::features());
+        let mut grown = Vec::new();
         if !adopting.is_empty() {
-            let pids = targets.processes();
-            adopting.iter().for_each(|source| source.adopt(&skel, &pids));
+            source::adopt(&adopting, &skel, &targets.processes(), &mut grown);
         }
         let uprobes = uprobes(&skel, &programs);
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
@@ -191,6 +193,7 @@ impl Capture {
             messages,
             sees_calls,
             adopting,
+            grown,
             waits,
             calls: Recorder::default(),
             targets: targets.clone(),
@@ -259,6 +262,9 @@ impl Capture {
     pub fn refresh(&mut self) {
         self.clock.refresh();
         self.bump_generation();
+        for source in SOURCES {
+            source::grow(*source, &self.skel, &mut self.grown);
+        }
     }
 
     fn bump_generation(&mut self) {
@@ -290,7 +296,7 @@ impl Capture {
         on_demand::look_for_rings(&mut self.skel, &pids);
         self.waits.begin(&pids);
         self.targets.pids.push(pid);
-        self.adopting.iter().for_each(|source| source.adopt(&self.skel, &pids));
+        source::adopt(&self.adopting, &self.skel, &pids, &mut self.grown);
         Ok(())
     }
 

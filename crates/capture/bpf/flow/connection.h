@@ -83,7 +83,7 @@ static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, _
 
 	if (!target_task(task))
 		return 0;
-	f = flow_unlisted_tcp ? bpf_sk_storage_get(&flow_others, sk, 0, 0) : NULL;
+	f = flow_unlisted_tcp ? flow_placeless(sk, flow_cookie(sk)) : NULL;
 	if (!f)
 		return FLOW_IS_UNKNOWN;
 	if (!f->owned)

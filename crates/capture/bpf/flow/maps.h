@@ -11,8 +11,8 @@
  * program works with the other table (maybe_wait_bpf_programs). Only then does user space empty the other table: no
  * count is ever written to a bundle that has been read.
  *
- * Every table is bounded, and none may lose a dependency. If all places of a socket are taken, its state is in socket
- * storage, and each message is bundled. A bundle without room goes out on its own through `flow_spills`.
+ * Every table is bounded, and none may lose a dependency. If all places of a socket are taken, its state is in memory
+ * of its own, and each message is bundled. A bundle without room goes out on its own through `flow_spills`.
  */
 #ifndef WS_FLOW_MAPS_H
 #define WS_FLOW_MAPS_H
@@ -76,10 +76,20 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 1); /* of the first WS_FLOW_NEAR places, or fewer */
 	__type(key, __u32);
 	__type(value, struct flow_sock);
 } flow_sockets SEC(".maps");
+
+/*
+ * The states of all further places: many megabytes, of which few hosts need any. The box is empty until user space sees
+ * `flow_far_wanted`.
+ */
+WS_BOXED_ARRAY(flow_far, struct flow_sock);
+
+#define FLOW_PATIENCE 64 /* so many sockets may go without a place between two sweeps before further ones are made */
+__u32 flow_beyond;	 /* sockets that went without since the last sweep */
+bool flow_far_wanted;
 
 const volatile __u32 flow_slot_mask = 0; /* set before load */
 
@@ -100,6 +110,18 @@ struct {
 	__type(key, int);
 	__type(value, struct flow_sock);
 } flow_others SEC(".maps");
+
+/*
+ * State of TCP sockets whose places are all taken, by cookie, where calls are counted at the end of system calls:
+ * socket storage wants a pointer that the verifier trusts, and a socket found by its descriptor is none.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set by user space */
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct flow_sock);
+} flow_by_cookie SEC(".maps");
 
 /* Addresses where targets listen. They show the owner of a connection before it is accepted. Zeros mean any address. */
 struct flow_listener_key {

@@ -35,7 +35,8 @@ static __always_inline void flow_message(struct sock *sk, __u8 direction, int re
 {
 	__u64 cookie = flow_cookie(sk);
 
-	if (!cookie || (!flow_call(cookie, 0, direction, ret) && !flow_call(cookie, 1, direction, ret)))
+	if (!cookie || (!flow_call(cookie, 0, direction, ret) && !flow_call(cookie, 1, direction, ret) &&
+			!flow_call(cookie, 2, direction, ret)))
 		flow_other_message(sk, direction, ret);
 }
 

@@ -89,18 +89,29 @@ static __always_inline void flow_init(struct flow_sock *f, struct sock *sk, __u8
 	flow_init_key(f, sk, role);
 }
 
-#define FLOW_PLACES 3
+#define FLOW_PLACES 5
 #define FLOW_HOT 256
 
 /*
  * Where a socket may have its place: first in a part of the arrays that stays in the cache, so that short connections
- * do not wander through memory. Neighbours do not share a line of the cache.
+ * do not wander through memory; then by turns among the places that are always there and among all. The same place may
+ * come twice, so two of the ways scatter what the first three keep in order. Neighbours do not share a line of the
+ * cache.
  */
 static __always_inline __u32 flow_place(__u64 cookie, int way)
 {
-	__u64 at = way == 2 ? cookie * 0x9e3779b97f4a7c15ULL >> 32 : cookie * 5;
+	__u64 at = way < 3 ? cookie * 5 : cookie * 0x9e3779b97f4a7c15ULL >> 32;
 
-	return at & flow_slot_mask & (way == 0 ? FLOW_HOT - 1 : ~0U);
+	return at & flow_slot_mask & (way == 0 ? FLOW_HOT - 1 : way & 1 ? WS_FLOW_NEAR - 1 : ~0U);
+}
+
+/* The state that belongs to a place; NULL if it is one of those that were not made. */
+static __always_inline struct flow_sock *flow_state_at(__u32 at)
+{
+	if (at < WS_FLOW_NEAR)
+		return bpf_map_lookup_elem(&flow_sockets, &at);
+	at -= WS_FLOW_NEAR;
+	return table_find(&flow_far, &at);
 }
 
 static __always_inline struct flow_sock *flow_listed(__u64 cookie, struct flow_slot **slot)
@@ -111,10 +122,35 @@ static __always_inline struct flow_sock *flow_listed(__u64 cookie, struct flow_s
 
 		if (s && (s->cookie & ~(FLOW_NEW | FLOW_GOING)) == cookie) {
 			*slot = s;
-			return bpf_map_lookup_elem(&flow_sockets, &at);
+			return flow_state_at(at);
 		}
 	}
 	return NULL;
+}
+
+static const struct flow_sock no_flow_sock;
+
+/* State of a socket of TCP that has no place. */
+static __always_inline struct flow_sock *flow_placeless(struct sock *sk, __u64 cookie)
+{
+	return flows_by_syscalls ? bpf_map_lookup_elem(&flow_by_cookie, &cookie) :
+				   bpf_sk_storage_get(&flow_others, sk, 0, 0);
+}
+
+static __always_inline struct flow_sock *flow_make_placeless(struct sock *sk, __u64 cookie)
+{
+	if (!flows_by_syscalls)
+		return bpf_sk_storage_get(&flow_others, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	bpf_map_update_elem(&flow_by_cookie, &cookie, &no_flow_sock, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&flow_by_cookie, &cookie);
+}
+
+static __always_inline void flow_drop_placeless(struct sock *sk, __u64 cookie)
+{
+	if (flows_by_syscalls)
+		bpf_map_delete_elem(&flow_by_cookie, &cookie);
+	else
+		bpf_sk_storage_delete(&flow_others, sk);
 }
 
 /* State of a socket of TCP; its slot, if it has one. */
@@ -128,7 +164,7 @@ static __always_inline struct flow_sock *flow_find(struct sock *sk, struct flow_
 	f = flow_listed(cookie, slot);
 	if (f || !flow_unlisted_tcp)
 		return f;
-	return bpf_sk_storage_get(&flow_others, sk, 0, 0);
+	return flow_placeless(sk, cookie);
 }
 
 /* Takes a free place for a new socket. Other programs do not see the state before flow_publish(). */
@@ -137,21 +173,22 @@ static __always_inline struct flow_sock *flow_take(__u64 cookie, struct flow_slo
 	for (int way = 0; way < FLOW_PLACES; way++) {
 		__u32 at = flow_place(cookie, way);
 		struct flow_slot *s = bpf_map_lookup_elem(&flow_slots, &at);
+		struct flow_sock *f = s && !s->cookie ? flow_state_at(at) : NULL;
 
-		if (s && !s->cookie && !__sync_val_compare_and_swap(&s->cookie, 0, FLOW_TAKEN)) {
+		if (f && !__sync_val_compare_and_swap(&s->cookie, 0, FLOW_TAKEN)) {
 			__u32 block = at / WS_FLOW_BLOCK, *used = bpf_map_lookup_elem(&flow_blocks, &block);
 
 			if (used && !*used)
 				*used = 1; /* after the place is taken: see flow_sweep_block() */
 			s->calls[0] = s->calls[1] = 0;
 			*slot = s;
-			return bpf_map_lookup_elem(&flow_sockets, &at);
+			return f;
 		}
 	}
 	return NULL;
 }
 
-/* Room for the state of a new socket: a place, else socket storage. NULL if there is no memory. */
+/* Room for the state of a new socket: a place, else memory of its own. NULL if there is none. */
 static __always_inline struct flow_sock *flow_room(struct sock *sk, __u64 cookie, struct flow_slot **slot)
 {
 	struct flow_sock *f = flow_take(cookie, slot);
@@ -159,8 +196,10 @@ static __always_inline struct flow_sock *flow_room(struct sock *sk, __u64 cookie
 	if (f)
 		return f;
 	flow_unlisted_tcp = true;
+	if (++flow_beyond > FLOW_PATIENCE)
+		flow_far_wanted = true;
 	count(WS_C_FLOW_SOCKETS_BEYOND_TABLE);
-	f = bpf_sk_storage_get(&flow_others, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	f = flow_make_placeless(sk, cookie);
 	if (!f)
 		count(WS_C_LOST_NO_STATE);
 	return f;

@@ -189,7 +189,7 @@ static __always_inline void flow_closed(struct sock *sk, int old)
 	if (slot)
 		flow_leave(slot, f, alone);
 	else
-		bpf_sk_storage_delete(&flow_others, sk);
+		flow_drop_placeless(sk, flow_cookie(sk));
 }
 
 SEC("tp_btf/inet_sock_set_state")

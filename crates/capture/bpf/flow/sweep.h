@@ -43,7 +43,7 @@ __noinline int flow_sweep_place(__u32 at)
 	if (!cookie || cookie & FLOW_GOING)
 		return !!cookie;
 	cookie &= ~FLOW_NEW;
-	f = bpf_map_lookup_elem(&flow_sockets, &at);
+	f = flow_state_at(at);
 	if (!f)
 		return 0;
 	__sync_lock_test_and_set(&f->swept_now, 1);
@@ -77,6 +77,7 @@ SEC("syscall")
 int flow_sweep(void *ctx)
 {
 	flow_made = 0;
+	flow_beyond = 0;
 	bpf_for_each_map_elem(&flow_blocks, flow_sweep_block, NULL, 0);
 	return 0;
 }
@@ -96,8 +97,10 @@ int flow_adopt(struct ws_flow_adopt *a)
 	if (!cookie || flow_listed(cookie, &slot))
 		return 1;
 	f = flow_take(cookie, &slot);
-	if (!f)
+	if (!f) {
+		flow_far_wanted = true;
 		return 1;
+	}
 	__builtin_memset(f, 0, sizeof(*f));
 	f->key = a->key;
 	f->client_port = a->client_port;

@@ -13,6 +13,7 @@ pub(crate) mod wait;
 use crate::features::Program;
 use crate::object::{OpenWirespanSkel, WirespanSkel};
 use crate::Options;
+use libbpf_rs::MapHandle;
 use std::any::Any;
 
 /// Every source.
@@ -76,6 +77,13 @@ pub(crate) trait Source: Sync {
         let _ = (skel, pids);
     }
 
+    /// Makes a table that its programs have come to need; `None` if there is no such need. Called about once a second,
+    /// and when the kernel was told sockets.
+    fn grow(&self, skel: &WirespanSkel<'static>) -> libbpf_rs::Result<Option<MapHandle>> {
+        let _ = skel;
+        Ok(None)
+    }
+
     /// Counters of its programs since the start.
     fn counters(&self, skel: &WirespanSkel<'static>) -> Vec<(&'static str, u64)> {
         let _ = skel;
@@ -92,4 +100,25 @@ pub(crate) trait Source: Sync {
 pub(crate) fn is_asked(program: &Program, options: &Options) -> bool {
     let mut own = SOURCES.iter().filter(|source| source.owns(program.name));
     program.always || own.next().is_none_or(|source| source.is_asked(options))
+}
+
+/// Tells the sources the sockets of these processes; once more if there was no room for all of them.
+pub(crate) fn adopt(sources: &[&dyn Source], skel: &WirespanSkel<'static>, pids: &[u32], grown: &mut Vec<MapHandle>) {
+    for source in sources {
+        source.adopt(skel, pids);
+        if grow(*source, skel, grown) {
+            source.adopt(skel, pids);
+        }
+    }
+}
+
+/// Whether the source has got a further table.
+pub(crate) fn grow(source: &dyn Source, skel: &WirespanSkel<'static>, grown: &mut Vec<MapHandle>) -> bool {
+    let made = source.grow(skel).unwrap_or_else(|error| {
+        tracing::warn!(%error, "no memory for a further table of the kernel programs");
+        None
+    });
+    let has_grown = made.is_some();
+    grown.extend(made);
+    has_grown
 }

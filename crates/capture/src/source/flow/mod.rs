@@ -17,11 +17,12 @@ mod table;
 pub(crate) use table::run;
 pub(crate) mod wire;
 
+use crate::boxes;
 use crate::object::WirespanSkel;
 use crate::ring::Ring;
-use crate::wire::contract::{Flow, WS_FLOW_BLOCK};
+use crate::wire::contract::{Flow, WS_FLOW_BLOCK, WS_FLOW_NEAR};
 use crate::Capture;
-use libbpf_rs::{Btf, MapHandle};
+use libbpf_rs::{Btf, MapCore as _, MapFlags, MapHandle};
 use plain::Plain;
 pub use plain::PlainEnd;
 use rustc_hash::FxHashMap;
@@ -36,7 +37,7 @@ pub struct FlowOptions {
     /// Bundles between two drains; each takes about 900 bytes, as there are two tables.
     pub bundles: u32,
     /// TCP sockets followed at once. Each takes 400 to 800 bytes: the table has twice as many places, rounded up to a
-    /// power of two.
+    /// power of two. The first 4,096 places are made at the start, the others when these do not do.
     pub sockets: u32,
 }
 
@@ -49,17 +50,27 @@ impl Default for FlowOptions {
 /// A wait that ends earlier than its timeout by more than this was ended by the kernel.
 const EARLY: Duration = Duration::from_millis(5);
 
+/// So many sockets at least may be without a place where calls are counted by system calls. Each takes memory once it
+/// is there, and 16 bytes before.
+const LEAST_PLACELESS: u32 = 65_536;
+
 /// Sizes the maps; to the smallest size if no flows are wanted.
-fn size(skel: &mut crate::object::OpenWirespanSkel<'static>, options: Option<FlowOptions>) -> libbpf_rs::Result<()> {
+fn size(
+    skel: &mut crate::object::OpenWirespanSkel<'static>,
+    options: Option<FlowOptions>,
+    by_syscalls: bool,
+) -> libbpf_rs::Result<()> {
     let sizes = options.unwrap_or(FlowOptions { bundles: 1, sockets: 1 });
     skel.maps.flow_bundles_a.set_max_entries(sizes.bundles.max(1))?;
     skel.maps.flow_bundles_b.set_max_entries(sizes.bundles.max(1))?;
     // With twice as many places as sockets, few sockets find all places that they may take in use.
     let slots = sizes.sockets.clamp(1, 1 << 24).next_power_of_two() * 2;
     skel.maps.flow_slots.set_max_entries(slots)?;
-    skel.maps.flow_sockets.set_max_entries(slots)?;
+    skel.maps.flow_sockets.set_max_entries(slots.min(WS_FLOW_NEAR))?;
     skel.maps.flow_blocks.set_max_entries(slots.div_ceil(WS_FLOW_BLOCK))?;
+    skel.maps.flow_by_cookie.set_max_entries(if by_syscalls { slots.max(LEAST_PLACELESS) } else { 1 })?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
+        rodata.flows_by_syscalls = by_syscalls;
         rodata.flow_slot_mask = slots - 1;
         rodata.flow_many = (sizes.bundles / 2).max(1);
     }
@@ -67,6 +78,17 @@ fn size(skel: &mut crate::object::OpenWirespanSkel<'static>, options: Option<Flo
         skel.maps.flow_spills.set_max_entries(4096)?;
     }
     Ok(())
+}
+
+/// Makes the further places of sockets, if the kernel programs want them and they are not there yet.
+fn make_far(skel: &WirespanSkel<'static>) -> libbpf_rs::Result<Option<MapHandle>> {
+    let maps = &skel.maps;
+    let wanted = maps.bss_data.as_ref().is_some_and(|bss| bss.flow_far_wanted);
+    let entries = maps.flow_slots.max_entries().saturating_sub(WS_FLOW_NEAR);
+    if !wanted || entries == 0 || maps.flow_far.lookup(&boxes::PLACE, MapFlags::ANY)?.is_some() {
+        return Ok(None);
+    }
+    boxes::make_array(&maps.flow_far, "flow_far", maps.flow_sockets.value_size(), entries).map(Some)
 }
 
 /// Descriptors of the maps and programs that a drain needs. May move to another thread than that of the loader.

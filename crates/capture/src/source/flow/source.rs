@@ -1,10 +1,11 @@
 //! Flows as a source: programs, sizes of the maps, opening.
 
-use super::{adopt, size, FlowSource};
+use super::{adopt, make_far, size, FlowSource};
 use crate::features::{MessageRung, Program};
 use crate::object::{OpenWirespanSkel, WirespanSkel};
 use crate::source::Source;
 use crate::Options;
+use libbpf_rs::MapHandle;
 use std::any::Any;
 
 /// The source of flows.
@@ -42,11 +43,11 @@ impl Source for Bundles {
         let has = |name| load.iter().any(|p| p.name == name);
         if let Some(rodata) = skel.maps.rodata_data.as_mut() {
             rodata.flows_with_messages = !self.left_out(load).is_empty();
-            let by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
-            rodata.flows_by_syscalls = by_syscalls && has("flow_state") && !has("flow_send") && !has("flow_receive");
         }
+        let at_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
+        let by_syscalls = at_syscalls && has("flow_state") && !has("flow_send") && !has("flow_receive");
         let any = load.iter().any(|p| self.owns(p.name));
-        size(skel, options.flows.filter(|_| any))
+        size(skel, options.flows.filter(|_| any), by_syscalls)
     }
 
     /// Otherwise the sockets of the injection's self-test would be bundled.
@@ -70,6 +71,10 @@ impl Source for Bundles {
 
     fn adopts(&self, loaded: &[&'static str]) -> bool {
         loaded.contains(&"flow_state")
+    }
+
+    fn grow(&self, skel: &WirespanSkel<'static>) -> libbpf_rs::Result<Option<MapHandle>> {
+        make_far(skel)
     }
 
     fn adopt(&self, skel: &WirespanSkel<'static>, pids: &[u32]) {
