@@ -21,11 +21,30 @@ pub(crate) fn make(
     entries: u32,
     flags: u32,
 ) -> libbpf_rs::Result<MapHandle> {
-    let sz = size_of::<bpf_map_create_opts>() as _;
-    let opts = bpf_map_create_opts { sz, map_flags: flags, ..Default::default() };
-    let table = MapHandle::create(kind, Some(name), sizes.0, sizes.1, entries, &opts)?;
+    let table = new(kind, name, sizes, entries, flags)?;
     put(&table, of)?;
     Ok(table)
+}
+
+fn new(kind: MapType, name: &str, sizes: (u32, u32), entries: u32, flags: u32) -> libbpf_rs::Result<MapHandle> {
+    let sz = size_of::<bpf_map_create_opts>() as _;
+    let opts = bpf_map_create_opts { sz, map_flags: flags, ..Default::default() };
+    MapHandle::create(kind, Some(name), sizes.0, sizes.1, entries, &opts)
+}
+
+/// Makes a table for a box (`WS_TABLE`). The kernel drops old entries if there are more.
+pub(crate) fn new_table(name: &str, sizes: (u32, u32), entries: u32) -> libbpf_rs::Result<MapHandle> {
+    new(MapType::LruHash, name, sizes, entries, 0)
+}
+
+/// Makes a table and puts it into its box.
+pub(crate) fn make_table(
+    of: &impl MapCore,
+    name: &str,
+    sizes: (u32, u32),
+    entries: u32,
+) -> libbpf_rs::Result<MapHandle> {
+    make(of, MapType::LruHash, name, sizes, entries, 0)
 }
 
 /// Makes an array in a box (`WS_BOXED_ARRAY`); `size`: of a value, bytes.

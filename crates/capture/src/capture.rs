@@ -1,5 +1,6 @@
 //! Loads and attaches the programs that this kernel takes, and reads their records.
 
+use crate::boxes;
 use crate::clock::Clock;
 use crate::error::{bpf, listen_to_libbpf, CaptureError};
 use crate::features::{self, Feature, MessageRung, Program};
@@ -31,6 +32,8 @@ use wirespan_model::{Event, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
 const SOME: usize = 64;
+/// Connections whose verdict waits to be taken by their next message.
+const VERDICTS: u32 = 32_768;
 
 /// Loaded programs. Dropping it detaches everything and frees every map. Lives in one thread.
 pub struct Capture {
@@ -51,6 +54,8 @@ pub struct Capture {
     sees_calls: bool,
     /// Sources that are told the sockets of new targets.
     adopting: Vec<&'static dyn Source>,
+    /// Verdicts on their way to the kernel programs; made with the first one.
+    verdicts: Option<MapHandle>,
     /// Tables that sources needed later. Kept open, so that the memory of the process can be told.
     grown: Vec<MapHandle>,
     /// Reads and follows waits, while they are asked for.
@@ -193,6 +198,7 @@ impl Capture {
             messages,
             sees_calls,
             adopting,
+            verdicts: None,
             grown,
             waits,
             calls: Recorder::default(),
@@ -302,7 +308,7 @@ impl Capture {
 
     /// Tells the kernel from which duration on requests of these processes are slow, ns.
     pub fn set_slow(&mut self, processes: &[(u32, u64)]) {
-        Follower::set_thresholds(&self.skel, processes);
+        self.waits.set_thresholds(processes);
     }
 
     /// Records waits by these options from now on, or no longer. The programs hang on the scheduler only meanwhile.
@@ -341,10 +347,17 @@ impl Capture {
         if verdicts.is_empty() {
             return Ok(());
         }
+        let table = match self.verdicts.take() {
+            Some(table) => table,
+            None => {
+                let sizes = (8, wire::contract::Verdict::SIZE as u32);
+                boxes::make_table(&self.skel.maps.verdicts, "verdicts", sizes, VERDICTS)
+                    .map_err(bpf("making the table of verdicts"))?
+            }
+        };
+        let table = self.verdicts.insert(table);
         for (socket, verdict) in verdicts {
-            self.skel
-                .maps
-                .verdicts
+            table
                 .update(&socket.0.to_ne_bytes(), &wire::verdict(verdict).to_bytes(), MapFlags::ANY)
                 .map_err(bpf("deciding about a connection"))?;
         }

@@ -9,6 +9,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WS_CALLS_PROCESSES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, struct ws_calls_wanted);
 } calls_wanted SEC(".maps");

@@ -13,18 +13,13 @@ struct progress {
 };
 
 /* The progress of each connection, by the cookie of its socket. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768);
-	__type(key, __u64);
-	__type(value, struct progress);
-} progress_of SEC(".maps");
+WS_TABLE(progress_of, __u64, struct progress);
 
 static __always_inline struct progress *progress_for(__u64 cause)
 {
 	__u64 socket = socket_of(cause);
 
-	return socket ? bpf_map_lookup_elem(&progress_of, &socket) : NULL;
+	return socket ? table_find(&progress_of, &socket) : NULL;
 }
 
 /* Whether the request of this actor has been answered, by any actor. */
@@ -60,11 +55,11 @@ __noinline int note_progress(struct sock_state *s, __u32 direction)
 	if (!s)
 		return 0;
 	socket = s->cookie; /* before Linux 6.2, a map key cannot be in memory that an argument points to */
-	p = bpf_map_lookup_elem(&progress_of, &socket);
+	p = table_find(&progress_of, &socket);
 	if (!p) {
 		fresh.read = exchange_id(s);
 		fresh.answered = direction == WS_INGRESS ? 0 : fresh.read;
-		remember(&progress_of, &socket, &fresh);
+		table_remember(&progress_of, &socket, &fresh);
 	} else if (direction == WS_INGRESS) {
 		p->read = exchange_id(s);
 	} else {

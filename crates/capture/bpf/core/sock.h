@@ -169,7 +169,7 @@ static __always_inline void take_verdict(struct sock_state *s)
 	if (s->verdict_epoch == epoch)
 		return;
 	s->verdict_epoch = epoch;
-	v = bpf_map_lookup_elem(&verdicts, &s->cookie);
+	v = table_find(&verdicts, &s->cookie);
 	if (v) {
 		s->verdict = 1;
 		/* The first records of ciphertext are copied whole, as session tickets precede the first answer. */

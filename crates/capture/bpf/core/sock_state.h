@@ -120,12 +120,10 @@ struct {
 	__type(value, struct addressed_sock);
 } socks_by_address SEC(".maps");
 
-/* Verdicts on their way from user space, by cookie; taken into the socket's state at its next call. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768);
-	__type(key, __u64);
-	__type(value, struct ws_verdict);
-} verdicts SEC(".maps");
+/*
+ * Verdicts on their way from user space, by cookie; taken into the socket's state at its next call. The box is empty
+ * until there is one.
+ */
+WS_TABLE(verdicts, __u64, struct ws_verdict);
 
 #endif

@@ -133,8 +133,8 @@ static const struct flow_sock no_flow_sock;
 /* State of a socket of TCP that has no place. */
 static __always_inline struct flow_sock *flow_placeless(struct sock *sk, __u64 cookie)
 {
-	return flows_by_syscalls ? bpf_map_lookup_elem(&flow_by_cookie, &cookie) :
-				   bpf_sk_storage_get(&flow_others, sk, 0, 0);
+	return flows_by_syscalls ? bpf_map_lookup_elem(&flow_by_cookie, &cookie)
+				 : bpf_sk_storage_get(&flow_others, sk, 0, 0);
 }
 
 static __always_inline struct flow_sock *flow_make_placeless(struct sock *sk, __u64 cookie)

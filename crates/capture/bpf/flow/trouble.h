@@ -93,8 +93,8 @@ static __always_inline void flow_sender(struct ws_flow_key *key, const struct sk
 /* A drop at a UDP socket, or at a TCP socket without a place. */
 static __noinline int flow_drop_elsewhere(struct sock *sk, const struct sk_buff *skb, const struct flow_due *d)
 {
-	struct flow_sock *f = sk->sk_protocol == IPPROTO_TCP ? flow_placeless(sk, flow_cookie(sk)) :
-							       bpf_sk_storage_get(&flow_others, sk, 0, 0);
+	struct flow_sock *f = sk->sk_protocol == IPPROTO_TCP ? flow_placeless(sk, flow_cookie(sk))
+							     : bpf_sk_storage_get(&flow_others, sk, 0, 0);
 	struct ws_flow_key key;
 
 	if (!f || !f->sk)

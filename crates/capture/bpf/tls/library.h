@@ -98,7 +98,7 @@ static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struc
 
 static __always_inline __u32 tls_wanted(const struct tls_conn *conn, bool first)
 {
-	const struct ws_verdict *v = bpf_map_lookup_elem(&verdicts, &conn->note.cookie);
+	const struct ws_verdict *v = table_find(&verdicts, &conn->note.cookie);
 
 	if (v && v->flags & WS_V_PLAINTEXT)
 		return wanted(v->copy, v->bytes, false, first, false, 0);

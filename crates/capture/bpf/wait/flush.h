@@ -78,7 +78,7 @@ __noinline int wait_message(struct sock_state *s, struct task_state *t, __u32 di
 		}
 		return 0;
 	}
-	own = bpf_map_lookup_elem(&wait_thresholds, &pid);
+	own = table_find(&wait_thresholds, &pid);
 	if (own)
 		threshold = *own;
 	slow = s->request_ns && now - s->request_ns >= threshold;

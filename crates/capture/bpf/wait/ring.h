@@ -27,13 +27,8 @@ struct {
 	__type(value, struct wait_ring);
 } waits SEC(".maps");
 
-/* A request that took at least so long is slow; by process. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, __u64);
-} wait_thresholds SEC(".maps");
+/* A request that took at least so long is slow; by process. The box is empty while no waits are asked for. */
+WS_TABLE(wait_thresholds, __u32, __u64);
 
 /* Set by user space while waits are asked for. */
 __u64 wait_threshold_ns; /* of processes without one of their own */

@@ -40,7 +40,7 @@ int cpu_sample(void *ctx)
 	/* Threads of targets have a ring of waits. */
 	if (!waits_on || !pid || !bpf_task_storage_get(&waits, task, 0, 0))
 		return 0;
-	own = bpf_map_lookup_elem(&wait_thresholds, &pid);
+	own = table_find(&wait_thresholds, &pid);
 	if (own)
 		threshold = *own;
 	if (threshold == WS_NEVER_SLOW)

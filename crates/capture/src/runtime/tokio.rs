@@ -28,7 +28,7 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 
 impl Runtime for Tokio {
     fn tables(&self) -> &'static [&'static str] {
-        &["actors", "carriers"]
+        &["actors", "carriers", "progress_of"]
     }
 
     fn programs(&self) -> &'static [Program] {

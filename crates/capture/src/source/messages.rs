@@ -43,10 +43,7 @@ impl Source for Messages {
         let m = &mut skel.maps;
         m.events.set_max_entries(ring)?;
         if !options.messages {
-            let only_of_messages = [&mut m.verdicts, &mut m.trust];
-            for map in only_of_messages {
-                map.set_max_entries(1)?;
-            }
+            m.trust.set_max_entries(1)?;
         }
         if options.propagate == Propagate::Off && !options.propagate_options {
             m.contexts.set_max_entries(1)?;

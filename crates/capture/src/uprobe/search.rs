@@ -247,7 +247,7 @@ impl Search {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let is_new = process.attached.insert(id);
         let Some(plan) = plan else { return };
-        self.tables.make(&plan.tables);
+        self.tables.make(&plan.tables, mapped.is_some());
         if is_new {
             if let Some(count) = plan.unread.and_then(|kind| self.counts.unread.get(kind)) {
                 count.fetch_add(1, Ordering::Relaxed);

@@ -2,20 +2,24 @@
 //! start, so it is made when a process is met that needs it, before that process is probed.
 
 use crate::boxes;
-use libbpf_rs::{MapCore as _, MapHandle, MapType, Object, OpenObject};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, OpenObject};
 use std::collections::HashMap;
 
 /// Sizes of a table's key and value, bytes, by the table's name.
 pub(crate) type Shapes = HashMap<String, (u32, u32)>;
 
 /// Entries of each table but `actors`, which the user sizes. The kernel drops old entries if there are more.
-const ENTRIES: [(&str, u32); 7] = [
+const ENTRIES: [(&str, u32); 11] = [
     ("carriers", 65_536),
+    ("first_tasks", 16_384),
     ("go_calls", 65_536),
     ("java_moved", 32_768),
     ("java_outer", 16_384),
     ("java_ran", 16_384),
+    ("java_recycled", 4_096),
     ("node_rounds", 512),
+    ("progress_of", 32_768),
+    ("python_copies", 8_192),
     ("tls_conns", 32_768),
 ];
 /// Fewest actors. In a smaller table nearly no entry is free: the kernel sets some aside for each processor.
@@ -37,14 +41,13 @@ pub(crate) fn shapes(object: &mut OpenObject) -> libbpf_rs::Result<Shapes> {
     Ok(shapes)
 }
 
+/// A table of which few entries do until a process has mapped a file that needs it, and these entries. The libraries
+/// for TLS are probed in every new process, as it may load one: its first call must be seen.
+const FEW: (&str, u32) = ("tls_conns", 4_096);
+
 /// Tables that are made when they are needed.
 #[derive(Debug, Default)]
-pub(crate) struct Tables {
-    /// Those that were not made yet, by name.
-    left: HashMap<&'static str, Table>,
-    /// Kept open, so that the memory of the process can be told.
-    made: Vec<MapHandle>,
-}
+pub(crate) struct Tables(HashMap<&'static str, Table>);
 
 #[derive(Debug)]
 struct Table {
@@ -52,6 +55,10 @@ struct Table {
     place: MapHandle,
     shape: (u32, u32),
     entries: u32,
+    /// Kept open, so that the memory of the process can be told.
+    made: Option<MapHandle>,
+    /// Nothing is left to be made.
+    is_whole: bool,
 }
 
 impl Tables {
@@ -62,29 +69,55 @@ impl Tables {
             let (Some(map), Some(shape)) = (object.maps().find(|map| map.name() == name), shapes.get(name)) else {
                 return Err(std::io::Error::other(format!("there is no table {name}")).into());
             };
-            tables.insert(name, Table { place: MapHandle::try_from(&map)?, shape: *shape, entries });
+            let place = MapHandle::try_from(&map)?;
+            tables.insert(name, Table { place, shape: *shape, entries, made: None, is_whole: false });
         }
-        Ok(Tables { left: tables, made: Vec::new() })
+        Ok(Tables(tables))
     }
 
     /// Makes those of these tables that are not there yet. What needs a table that cannot be made does without it.
-    pub(super) fn make(&mut self, names: &[&'static str]) {
+    /// `mapped`: a process has mapped the file that needs them.
+    pub(super) fn make(&mut self, names: &[&'static str], mapped: bool) {
         for name in names {
-            let Some(table) = self.left.remove(name) else { continue };
-            match table.make(name) {
-                Ok(made) => self.made.push(made),
-                Err(error) => tracing::warn!(
+            let Some(table) = self.0.get_mut(name) else { continue };
+            if let Err(error) = table.make(name, mapped) {
+                tracing::warn!(
                     table = name,
                     %error,
                     "no memory for a table of the kernel programs: causes in some runtimes are only inferred"
-                ),
+                );
             }
         }
     }
 }
 
 impl Table {
-    fn make(&self, name: &str) -> libbpf_rs::Result<MapHandle> {
-        boxes::make(&self.place, MapType::LruHash, name, self.shape, self.entries, 0)
+    fn make(&mut self, name: &str, mapped: bool) -> libbpf_rs::Result<()> {
+        let has_few = !mapped && name == FEW.0;
+        if self.is_whole || (has_few && self.made.is_some()) {
+            return Ok(());
+        }
+        let entries = if has_few { FEW.1 } else { self.entries };
+        self.is_whole = entries == self.entries; // also if there is no memory: it is not tried again
+        let table = boxes::new_table(name, self.shape, entries)?;
+        if let Some(few) = &self.made {
+            copy(few, &table, MapFlags::ANY);
+        }
+        boxes::put(&table, &self.place)?;
+        // No program uses the old table any more: the kernel waits for those that run. What came meanwhile is copied.
+        if let Some(few) = &self.made {
+            copy(few, &table, MapFlags::NO_EXIST);
+        }
+        self.made = Some(table);
+        Ok(())
+    }
+}
+
+/// Copies entries. One that is gone meanwhile, or is there already, is left out.
+fn copy(from: &MapHandle, to: &MapHandle, flags: MapFlags) {
+    for key in from.keys() {
+        if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {
+            let _ = to.update(&key, &value, flags);
+        }
     }
 }

@@ -46,12 +46,7 @@ struct {
 } asyncio_threads SEC(".maps");
 
 /* Tasks that were made for a new connection, by its socket: its first request may come before they wait for it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, __u64);
-} first_tasks SEC(".maps");
+WS_TABLE(first_tasks, __u64, __u64);
 
 /* Whether the end of each callback of this thread's loop is seen. */
 static __always_inline bool asyncio_is_seen(const struct task_state *t)
@@ -245,20 +240,20 @@ static __always_inline void asyncio_reads(struct task_struct *task, const struct
 		return;
 	sk = (__u64)sock_of_fd(task, fd, &inode);
 	if (sk)
-		remember(&first_tasks, &sk, &made);
+		table_remember(&first_tasks, &sk, &made);
 }
 
 /* The first request of a connection is read: the task that was made for the connection acts for it. */
 static __always_inline void asyncio_first(__u64 sk, __u64 request, __u32 pid)
 {
 	struct actor_key key = { .pid = pid, .kind = WS_ASYNCIO_TASK };
-	__u64 *id = bpf_map_lookup_elem(&first_tasks, &sk);
+	__u64 *id = table_find(&first_tasks, &sk);
 	struct attribution *c;
 
 	if (!id)
 		return;
 	key.id = *id;
-	bpf_map_delete_elem(&first_tasks, &sk);
+	table_drop(&first_tasks, &sk);
 	c = actor_find(&key);
 	if (c && !c->cause)
 		actor_pass_cause(c, request, WS_EV_COROUTINE, PASS_OWN);

@@ -59,12 +59,7 @@ __noinline int look_at_event(struct java_thread *j, __u32 brings_work)
  */
 WS_TABLE(java_ran, struct moved_key, __u8);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct java_class_key);
-	__type(value, __u8);
-} java_recycled SEC(".maps");
+WS_TABLE(java_recycled, struct java_class_key, __u8);
 
 __u32 java_recycled_classes; /* changes when java_recycled does, so that threads decide again */
 
@@ -90,7 +85,7 @@ static __always_inline bool is_first_run(struct java_thread *j, __u64 object)
 
 static __always_inline bool is_of_recycled(const struct java_class_key *class)
 {
-	__u8 *often = bpf_map_lookup_elem(&java_recycled, class);
+	__u8 *often = table_find(&java_recycled, class);
 
 	return often && *often >= JAVA_RECYCLED;
 }
@@ -101,19 +96,19 @@ static __always_inline bool is_of_recycled(const struct java_class_key *class)
  */
 static __always_inline void recycle(const struct java_class_key *class, bool certain)
 {
-	__u8 *often = bpf_map_lookup_elem(&java_recycled, class), now;
+	__u8 *often = table_find(&java_recycled, class), now;
 
 	if (often && *often >= JAVA_RECYCLED)
 		return;
 	now = certain ? JAVA_RECYCLED : often ? *often + 1 : 1;
-	bpf_map_update_elem(&java_recycled, class, &now, BPF_ANY);
+	table_put(&java_recycled, class, &now, BPF_ANY);
 	java_recycled_classes++;
 }
 
 /* A worker runs a new object of this class, which speaks against its being recycled. */
 static __always_inline void confirm(const struct java_class_key *class)
 {
-	__u8 *often = bpf_map_lookup_elem(&java_recycled, class);
+	__u8 *often = table_find(&java_recycled, class);
 
 	if (often && *often && *often < JAVA_RECYCLED)
 		--*often;

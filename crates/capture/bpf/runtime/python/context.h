@@ -20,24 +20,19 @@ struct python_copy {
 };
 
 /* Copies, by the address of the context. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct carrier_key);
-	__type(value, struct python_copy);
-} python_copies SEC(".maps");
+WS_TABLE(python_copies, struct carrier_key, struct python_copy);
 
 static __always_inline void python_copied(struct task_struct *task, struct task_state *t, const struct carrier_key *key)
 {
 	struct carried job = python_job(acting(task, t), thread_group(task, t));
 	struct python_copy copy = { .cause = job.cause, .evidence = job.evidence, .actor = actor_id(task, t) };
 
-	remember(&python_copies, key, &copy);
+	table_remember(&python_copies, key, &copy);
 }
 
 static __always_inline void python_enters(struct task_struct *task, struct task_state *t, const struct carrier_key *key)
 {
-	struct python_copy *copy = bpf_map_lookup_elem(&python_copies, key);
+	struct python_copy *copy = table_find(&python_copies, key);
 	struct attribution *a;
 
 	if (!copy || t->runs_kind == WS_ASYNCIO_TASK)

@@ -43,7 +43,7 @@ const ALLOCATIONS: &str = "java_allocations";
 
 impl Runtime for Java {
     fn tables(&self) -> &'static [&'static str] {
-        &["actors", "java_moved", "java_ran"]
+        &["actors", "java_moved", "java_ran", "java_recycled"]
     }
 
     fn maps(&self) -> &'static [&'static str] {

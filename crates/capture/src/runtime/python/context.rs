@@ -22,6 +22,10 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 )];
 
 impl Runtime for Contexts {
+    fn tables(&self) -> &'static [&'static str] {
+        &["python_copies"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         PROGRAMS
     }

@@ -4,7 +4,7 @@
 use super::wire::octets;
 use crate::boxes;
 use crate::wire::contract::{FlowPlain, WS_CLIENT, WS_SERVER, WS_TCP, WS_UDP};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use std::io;
 use std::net::IpAddr;
 use wirespan_model::Transport;
@@ -57,7 +57,7 @@ impl Plain {
             return Ok(());
         }
         let sizes = (FlowPlain::SIZE as u32, 1);
-        let made = boxes::make(&self.place, MapType::LruHash, "flow_plain", sizes, ENDS, 0);
+        let made = boxes::make_table(&self.place, "flow_plain", sizes, ENDS);
         self.table = Some(made.map_err(io::Error::other)?);
         Ok(())
     }

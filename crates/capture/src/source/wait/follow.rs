@@ -7,13 +7,14 @@ use super::samples::Samples;
 use super::stacks::Stacks;
 use super::turns::Turns;
 use super::WaitOptions;
+use crate::boxes;
 use crate::clock::Clock;
 use crate::object::WirespanSkel;
 use crate::source::flow::run;
 use crate::wire::contract::{WaitTake, WS_SAMPLE, WS_WAITS};
 use crate::wire::BadRecord;
 use libbpf_rs::skel::Skel as _;
-use libbpf_rs::{MapCore as _, MapFlags};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -28,6 +29,8 @@ const SHORTEST_NS: u64 = 200_000;
 /// Most wakers that are asked because of one record, and because of all records of a second.
 const MOST_AT_ONCE: usize = 8;
 const MOST_PER_SECOND: u32 = 1_000;
+/// Processes that can have a threshold of their own.
+const PROCESSES: u32 = 16_384;
 /// Most requests whose threads are remembered.
 const MOST_REQUESTS: usize = 8_192;
 
@@ -37,6 +40,8 @@ pub(crate) struct Follower {
     take: Option<OwnedFd>,
     /// Waits are asked for.
     on: bool,
+    /// From which duration on requests are slow, by process; while waits are asked for.
+    thresholds: Option<MapHandle>,
     paths: Paths,
     pub(crate) stacks: Stacks,
     samples: Samples,
@@ -59,6 +64,7 @@ impl Follower {
         Follower {
             take,
             on: false,
+            thresholds: None,
             paths: Paths::default(),
             stacks: Stacks::default(),
             samples: Samples::default(),
@@ -90,15 +96,19 @@ impl Follower {
             bss.waits_epoch = bss.waits_epoch.wrapping_add(u32::from(begins));
             bss.waits_on = u8::from(self.on);
         }
+        let place = &skel.maps.wait_thresholds;
         if begins {
+            let table = boxes::make_table(place, "wait_thresholds", (4, 8), PROCESSES);
+            let none = |error: &_| tracing::warn!(%error, "no memory for thresholds of processes: one holds for all");
+            self.thresholds = table.inspect_err(none).ok();
             self.begin(&pids());
         }
         if !self.on {
             self.threads.clear();
             self.requests.clear();
             self.samples.clear();
-            let map = &skel.maps.wait_thresholds;
-            map.keys().collect::<Vec<_>>().iter().for_each(|key| drop(map.delete(key)));
+            self.thresholds = None;
+            let _ = place.delete(&boxes::PLACE);
         }
     }
 
@@ -126,9 +136,9 @@ impl Follower {
     }
 
     /// Tells the kernel from which duration on requests of these processes are slow, ns.
-    pub(crate) fn set_thresholds(skel: &WirespanSkel<'static>, processes: &[(u32, u64)]) {
+    pub(crate) fn set_thresholds(&self, processes: &[(u32, u64)]) {
+        let Some(map) = &self.thresholds else { return };
         for (pid, threshold_ns) in processes {
-            let map = &skel.maps.wait_thresholds;
             if let Err(error) = map.update(&pid.to_ne_bytes(), &threshold_ns.to_ne_bytes(), MapFlags::ANY) {
                 tracing::debug!(%error, pid, "the threshold of a process stays the general one");
             }
