@@ -127,15 +127,16 @@ fn a_trace_has_the_devices_of_two_agents_and_times_between_them() {
         let ([sent, back], [came, answered]) =
             (seen(&way[1]["span"], since_ns, false), seen(&way[2]["span"], since_ns, true));
         let hop = &way[2]["hop"];
+        let [there, way_back] = [came - sent, back - answered];
         // The clock of the second host drifts while the request is there.
-        let drifted = of(2, "duration_ns").as_f64().unwrap() * DRIFT;
-        let both = hop["both_ns"].as_f64().unwrap();
-        assert!((both - (came - sent) - (back - answered)).abs() <= drifted + ROUNDED_NS, "{trace}");
-        for (key, truth) in [("there", came - sent), ("back", back - answered)] {
+        for (key, truth) in [("both", there + way_back), ("there", there), ("back", way_back)] {
             // Of the quickest request, the others say nothing more.
             let Some(low) = hop[key]["low_ns"].as_f64() else { continue };
             let high = hop[key]["high_ns"].as_f64().unwrap();
             assert!(low - ROUNDED_NS <= truth && truth <= high + ROUNDED_NS, "{key} {low} to {high}, {truth}: {trace}");
+            if key == "both" {
+                continue;
+            }
             told += 1;
             known += usize::from(hop[key]["ns"].is_number());
             widest = widest.max(high - low);

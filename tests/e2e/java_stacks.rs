@@ -134,11 +134,11 @@ fn samples_of_java_have_all_callers() {
     assert!(right * 100 >= all * 95, "{right} of {all}");
 }
 
-/// The functions in which a request slept longest, innermost first, and for how long it did, ns.
+/// The functions in which a request waited longest, innermost first, and for how long it did, ns.
 fn slept_in(span: &Span) -> (Vec<String>, u64) {
-    let sleeps = span.events.iter().filter(|e| e.get("wirespan.wait.kind").is_some_and(|kind| kind == "sleep"));
-    let timed = sleeps.map(|e| (e["wirespan.wait.duration"].parse::<u64>().unwrap(), e));
-    let (ns, longest) = timed.max_by_key(|(ns, _)| *ns).unwrap_or_else(|| panic!("no sleep: {:#?}", span.events));
+    let waits = span.events.iter().filter(|e| e.contains_key("wirespan.wait.kind"));
+    let timed = waits.map(|e| (e["wirespan.wait.duration"].parse::<u64>().unwrap(), e));
+    let (ns, longest) = timed.max_by_key(|(ns, _)| *ns).unwrap_or_else(|| panic!("no wait: {:#?}", span.events));
     let stack = longest.get("code.stacktrace").map_or("", String::as_str);
     (stack.lines().map(|frame| without_line(frame, false)).collect(), ns)
 }

@@ -66,6 +66,35 @@ pub fn compare(mut packets: Vec<Packet>) -> Reading {
     clocks.reading()
 }
 
+/// By how much a clock gains on another one, as a share of time. The truth lies inside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// At least.
+    pub least: f64,
+    /// At most.
+    pub most: f64,
+}
+
+impl Drift {
+    /// One clock.
+    pub const NONE: Drift = Drift { least: 0.0, most: 0.0 };
+    /// Of two clocks that nothing compares.
+    pub const ANY: Drift = Drift { least: -MOST_DRIFT, most: MOST_DRIFT };
+
+    /// By how much the other clock gains on this one.
+    pub fn reversed(self) -> Drift {
+        Drift { least: -self.most, most: -self.least }
+    }
+
+    /// A time by the first clock less `theirs_ns` by the second one, as the first one would have measured it. `None` if
+    /// it is less than nothing.
+    pub fn correct(self, difference_ns: f64, theirs_ns: f64) -> Option<Bounds> {
+        let low_ns = (difference_ns + theirs_ns * self.least).max(0.0);
+        let high_ns = difference_ns + theirs_ns * self.most;
+        (low_ns <= high_ns).then_some(Bounds { low_ns, high_ns })
+    }
+}
+
 /// The best packets of a span of time: when each was sent or received here, and the bound that it gives.
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -147,10 +176,9 @@ impl Clocks {
         Reading { highs, lows, least, most }
     }
 
-    /// By how much their clock gains on ours, as a share of time; within [`MOST_DRIFT`] each way.
-    pub fn drift(&self) -> (f64, f64) {
-        let Reading { least, most, .. } = self.reading();
-        (least, most)
+    /// As [`Reading::drift`].
+    pub fn drift(&self) -> Option<Drift> {
+        self.reading().drift()
     }
 
     /// As [`Reading::ahead`]. After `None` for contradicting packets, [`Clocks::forget`] helps.
@@ -186,9 +214,10 @@ impl Reading {
         self.highs.iter().chain(&self.lows).map(|(at, _)| *at)
     }
 
-    /// By how much their clock gains on ours, as a share of time; within [`MOST_DRIFT`] each way.
-    pub fn drift(&self) -> (f64, f64) {
-        (self.least, self.most)
+    /// By how much their clock gains on ours, as a share of time; within [`MOST_DRIFT`] each way. `None` if packets
+    /// contradict each other.
+    pub fn drift(&self) -> Option<Drift> {
+        (self.least <= self.most).then_some(Drift { least: self.least, most: self.most })
     }
 
     /// Whether there are packets each way, and they contradict each other: a clock was set.

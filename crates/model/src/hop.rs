@@ -10,8 +10,11 @@ pub const POINTS: &str = "wirespan.hop.points";
 pub const EVIDENCE: &str = "wirespan.hop.evidence";
 /// Several places saw the request, and nothing shows their order.
 pub const UNORDERED: &str = "unknown";
-/// Time in the hop from the point before to this one, request and response together, ns. No clock error is in it.
+/// Time in the hop from the point before to this one, request and response together, ns. It does not depend on how far
+/// the clocks of the two points differ, only on whether they go at the same pace.
 pub const ROUND_TRIP: &str = "wirespan.hop.round_trip_ns";
+/// How far the truth may lie from it, ns.
+pub const ROUND_TRIP_ERROR: &str = "wirespan.hop.round_trip_error_ns";
 /// Time of the request's first byte from the point before, ns.
 pub const REQUEST: &str = "wirespan.hop.request_ns";
 /// How far the truth may lie from it, ns.

@@ -3,12 +3,13 @@
 //! The clocks of two hosts differ by an unknown amount. But a request cannot arrive before it was sent, and neither can
 //! its response: so each request that went from one host to the other and came back bounds that amount from both sides.
 //! All requests that both hosts saw around that time bound it together, whatever their traces
-//! ([`wirespan_journey::clocks`]). Request and response together compare no clocks.
+//! ([`wirespan_journey::clocks`]). For request and response together it does not matter how far the clocks differ, only
+//! by how much they go apart between request and response.
 
 use crate::forest::link;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use wirespan_journey::clocks::{compare, Bounds, Packet, Reading};
+use wirespan_journey::clocks::{compare, Bounds, Drift, Packet, Reading};
 use wirespan_model::{hop, Evidence, Span, SpanId, Trace, Value};
 
 /// A request from a point at one host to the next point, at another. Each time is of the clock of its host, ns.
@@ -38,17 +39,20 @@ impl Crossing {
             answered: to.response_ns,
             back: from.response_ns,
         };
-        (of.answered > 0 && of.back > 0 && of.both() >= 0.0).then_some(of)
+        (of.answered > 0 && of.back > 0 && of.both(Drift::ANY).is_some()).then_some(of)
     }
 
-    /// How long request and response were under way together, ns.
-    fn both(&self) -> f64 {
-        difference(self.back, self.sent) - difference(self.answered, self.came)
+    /// How long request and response were under way together, if the second clock gains so much on the first.
+    fn both(&self, drift: Drift) -> Option<Bounds> {
+        let there_ns = difference(self.answered, self.came);
+        drift.correct(difference(self.back, self.sent) - there_ns, there_ns)
     }
 
     /// How far the second clock is ahead, by this request alone.
     fn alone(&self) -> Bounds {
-        Bounds { low_ns: difference(self.answered, self.back), high_ns: difference(self.came, self.sent) }
+        let [one, other] = [difference(self.answered, self.back), difference(self.came, self.sent)];
+        // The clocks may have gone apart between the two.
+        Bounds { low_ns: one.min(other), high_ns: one.max(other) }
     }
 
     /// The request and the response as packets; the host with the smaller id is `here`.
@@ -74,6 +78,12 @@ impl HostClocks {
             pairs.entry(pair).or_default().extend(one.packets());
         }
         HostClocks(pairs.into_iter().map(|(pair, packets)| (pair, compare(packets))).collect())
+    }
+
+    /// By how much the second clock of a crossing gains on the first.
+    fn drift(&self, of: &Crossing) -> Option<Drift> {
+        let known = self.0.get(&(of.from.min(of.to), of.from.max(of.to)))?.drift()?;
+        Some(if of.from < of.to { known } else { known.reversed() })
     }
 
     /// How far the second clock of a crossing is ahead when these two times were seen, each by its clock. `None` if
@@ -128,11 +138,12 @@ pub fn cross_hosts(trace: &mut Trace, around: Vec<Arc<Span>>) {
     // If a clock was set meanwhile, the requests of this trace may still agree.
     let clocks = [HostClocks::of(all.iter()), HostClocks::of(own.iter().map(|(_, crossing)| crossing))];
     let ahead_at = |of: &Crossing, from, to| clocks.iter().find_map(|clocks| clocks.ahead(of, from, to));
+    let drift_of = |of: &Crossing| clocks.iter().find_map(|clocks| clocks.drift(of)).unwrap_or(Drift::ANY);
     let mut told: FxHashMap<usize, Vec<(&'static str, f64)>> = FxHashMap::default();
     let mut ahead: FxHashMap<usize, Bounds> = FxHashMap::default();
     for (n, one) in &own {
         let [asked, answered] = [(one.sent, one.came), (one.back, one.answered)].map(|(a, b)| ahead_at(one, a, b));
-        told.insert(*n, times(one, asked, answered));
+        told.insert(*n, times(one, asked, answered, drift_of(one)));
         ahead.insert(*n, asked.unwrap_or(one.alone()));
     }
     for (n, _) in marked {
@@ -183,17 +194,17 @@ fn show_one_clock(trace: &mut Trace, numbers: &FxHashMap<SpanId, usize>, ahead: 
 }
 
 /// What is known of the times of a crossing. `asked`, `answered`: how far the clock of the second point was ahead when
-/// the request came there, and when it was answered.
-fn times(one: &Crossing, asked: Option<Bounds>, answered: Option<Bounds>) -> Vec<(&'static str, f64)> {
-    let both = one.both();
-    let mut told = vec![(hop::ROUND_TRIP, both)];
+/// the request came there, and when it was answered. `drift`: by how much it gained meanwhile.
+fn times(one: &Crossing, asked: Option<Bounds>, answered: Option<Bounds>, drift: Drift) -> Vec<(&'static str, f64)> {
+    let Some(both) = one.both(drift) else { return Vec::new() };
+    let mut told = vec![(hop::ROUND_TRIP, both.middle_ns()), (hop::ROUND_TRIP_ERROR, (both.width_ns() / 2.0).ceil())];
     let there = asked.map(|ahead| (ahead, difference(one.came, one.sent) - ahead.middle_ns()));
     let back = answered.map(|ahead| (ahead, difference(one.back, one.answered) + ahead.middle_ns()));
     let keys = [(there, hop::REQUEST, hop::REQUEST_ERROR), (back, hop::RESPONSE, hop::RESPONSE_ERROR)];
     for (time, key, error) in keys {
         let Some((ahead, middle)) = time else { continue };
         // Where nothing but this request bounds the clocks, its time in one direction is open.
-        if ahead.width_ns() < both {
+        if ahead.width_ns() < both.high_ns {
             told.extend([(key, middle), (error, (ahead.width_ns() / 2.0).ceil())]);
         }
     }

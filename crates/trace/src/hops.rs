@@ -2,9 +2,10 @@
 //! here.
 //!
 //! A span that says itself how long its hop took knows best. Otherwise the times of the two points tell it, if one
-//! clock measured both; two clocks tell only how long both directions took together.
+//! clock measured both; two clocks tell only how long both directions took together, if they go at the same pace.
 
 use rustc_hash::FxHashMap;
+use wirespan_journey::clocks::Drift;
 use wirespan_model::{hop, Evidence, Latency, Span, SpanId, TapSide, Trace, TraceSpan};
 
 /// The way from one point to another one and back.
@@ -14,9 +15,9 @@ pub struct Hop {
     pub there: Option<Latency>,
     /// The response's first byte. `None` in this case, too, and where one of the points saw no response.
     pub back: Option<Latency>,
-    /// Both together, ns. It compares no clocks, so it is exact. `None` where one of the points saw no response, or
-    /// where what they saw contradicts each other.
-    pub both_ns: Option<u64>,
+    /// Both together. How far the clocks differ does not matter, only how much they go apart meanwhile. `None` where
+    /// one of the points saw no response, or where what they saw contradicts each other.
+    pub both: Option<Latency>,
 }
 
 /// The ways that end at a span.
@@ -43,7 +44,7 @@ impl Hop {
         let of = Hop {
             there: within(hop::REQUEST, hop::REQUEST_ERROR),
             back: within(hop::RESPONSE, hop::RESPONSE_ERROR),
-            both_ns: span.number(hop::ROUND_TRIP).and_then(|ns| u64::try_from(ns).ok()),
+            both: within(hop::ROUND_TRIP, hop::ROUND_TRIP_ERROR),
         };
         (of != Hop::default()).then_some(of)
     }
@@ -54,10 +55,12 @@ impl Hop {
         let time = |later: u64, earlier: u64| i128::from(later) - i128::from(earlier);
         let both = time(to.start_ns, from.start_ns) + time(from.response_ns, to.response_ns);
         let one_clock = from.host_id == to.host_id;
+        let drift = if one_clock { Drift::NONE } else { Drift::ANY };
+        let both = drift.correct(both as f64, time(to.response_ns, to.start_ns) as f64);
         Hop {
             there: difference(to.start_ns, from.start_ns).filter(|_| one_clock),
             back: difference(from.response_ns, to.response_ns).filter(|_| one_clock && answered),
-            both_ns: u64::try_from(both).ok().filter(|_| answered),
+            both: both.and_then(|both| Latency::between(both.low_ns, both.high_ns)).filter(|_| answered),
         }
     }
 
@@ -79,21 +82,17 @@ impl Hop {
     /// This way and then another one.
     fn and(self, next: Hop) -> Hop {
         let sum = |a: Option<Latency>, b: Option<Latency>| Some(a? + b?);
-        Hop {
-            there: sum(self.there, next.there),
-            back: sum(self.back, next.back),
-            both_ns: self.both_ns.zip(next.both_ns).map(|(a, b)| a.saturating_add(b)),
-        }
+        Hop { there: sum(self.there, next.there), back: sum(self.back, next.back), both: sum(self.both, next.both) }
     }
 
     /// In words: `hop 93.0µs  there 61.0µs ± 12.0µs  back ?`. `duration` writes a number of ns.
     pub fn words(&self, duration: impl Fn(u64) -> String) -> String {
         let of = |time: Option<Latency>| time.map_or("?".to_owned(), |time| time.words(&duration));
         let there = format!("there {}", of(self.there));
-        match (self.both_ns, self.back) {
+        match (self.both, self.back) {
             (None, None) => there,
             (None, back) => format!("{there}  back {}", of(back)),
-            (Some(both), back) => format!("hop {}  {there}  back {}", duration(both), of(back)),
+            (both, back) => format!("hop {}  {there}  back {}", of(both), of(back)),
         }
     }
 }

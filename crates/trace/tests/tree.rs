@@ -25,7 +25,7 @@ fn a_tree_of_lines() {
     assert!(lines[2].starts_with("└─ → gateway  GET /gateway  to 10.0.0.2:80"));
     assert!(lines[2].contains("thread 0.98"));
     assert!(lines[3].starts_with("   └─ ● cart  GET /cart"));
-    assert!(lines[3].contains("hop 100µs  there ?  back ?") && lines[3].ends_with("wire 1.00"));
+    assert!(lines[3].contains("hop 100µs ± 9.90µs  there ?  back ?") && lines[3].ends_with("wire 1.00"));
     assert!(lines[4].starts_with("      └─ → cart") && lines[4].ends_with("ECONNRESET"));
     let columns: Vec<usize> = lines[1..].iter().map(|l| l[..l.find("+").unwrap()].chars().count()).collect();
     assert!(columns.windows(2).all(|c| c[0].abs_diff(c[1]) <= 6), "aligned: {columns:?}");

@@ -77,7 +77,7 @@ test("the parts at each agent and between them are one way for each direction", 
     "receive eth0 at db",
     "copied at db",
   ]);
-  expect(points.map(({ bothNs }) => bothNs)).toEqual([null, 10_000, 30_000, 60_000]);
+  expect(points.map(({ both }) => both?.ns ?? null)).toEqual([null, 10_000, 30_000, 60_000]);
   expect(points[2]?.request).toMatchObject({ ns: 30_000, error_ns: 2_000 });
   expect(points[3]?.share).toBe(0.6);
 });

@@ -111,7 +111,7 @@ export function fleetWays(view: FleetView, duration: (ns: number) => string): Fl
         place: at.agent,
         request: part?.time ?? null,
         response: null,
-        bothNs: ns,
+        both: part?.time ?? null,
         share: sum > 0 ? (ns ?? 0) / sum : 0,
         notes: [...(part?.note ? [part.note] : []), ...lost],
         lossy: lost.length > 0,

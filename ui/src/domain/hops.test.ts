@@ -26,7 +26,7 @@ function congested() {
           "network.interface.name": "eth0",
         }),
       }),
-      { parent: "a", depth: 1, hop: { there: exact(10_000), back: exact(30_000), both_ns: 40_000 } },
+      { parent: "a", depth: 1, hop: { there: exact(10_000), back: exact(30_000), both: exact(40_000) } },
     ),
     item(
       span("c", {
@@ -42,12 +42,12 @@ function congested() {
           drop_reason: "QDISC_DROP",
         }),
       }),
-      { parent: "b", depth: 2, hop: { there: slow, both_ns: 5_960_000 } },
+      { parent: "b", depth: 2, hop: { there: slow, both: exact(5_960_000) } },
     ),
     item(span("d", { service: "cart" }), {
       parent: "c",
       depth: 3,
-      hop: { there: exact(2_000_000), both_ns: 2_000_000 },
+      hop: { there: exact(2_000_000), both: exact(2_000_000) },
     }),
     item(span("e", { kind: "client", tap: "client-process" }), { parent: "d", evidence: "thread", depth: 4 }),
   ]);
@@ -58,7 +58,7 @@ test("a way has its points in order, with the share of each hop and what happene
   for (const at of [0, 1, 2, 3]) {
     const way = stops(all, all.spans[at] as never, formatDuration);
     expect(way.map((stop) => stop.name)).toEqual(["web", "eth0", "portb", "cart"]);
-    expect(way.map((stop) => stop.bothNs)).toEqual([null, 40_000, 5_960_000, 2_000_000]);
+    expect(way.map((stop) => stop.both?.ns ?? null)).toEqual([null, 40_000, 5_960_000, 2_000_000]);
     expect(way.map((stop) => stop.share)).toEqual([0, 0.005, 0.745, 0.25]);
     expect(way.map((stop) => stop.request)).toEqual([null, exact(10_000), slow, exact(2_000_000)]);
     expect(way.map((stop) => stop.response)).toEqual([null, exact(30_000), null, null]);
@@ -98,7 +98,7 @@ test("a time that the server does not tell is not told", () => {
   const spans = all.spans.map((each) => (each.span.id === "d" ? { ...each, hop: {} } : each));
   const way = stops({ ...all, spans }, spans[3] as never, formatDuration);
   expect(way.map((stop) => stop.name)).toEqual(["web", "client-nic", "server-nic", "cart"]);
-  expect(way.map((stop) => stop.bothNs)).toEqual([null, 20_000, null, 80_000]);
+  expect(way.map((stop) => stop.both?.ns ?? null)).toEqual([null, 20_000, null, 80_000]);
 });
 
 test("a clock that was corrected says by how much it is wrong", () => {
@@ -116,13 +116,16 @@ test("a clock that was corrected says by how much it is wrong", () => {
 });
 
 test("a hop fits its narrow column, and its words say the rest", () => {
-  const both = hopText({ both_ns: 50_000 }, formatDuration);
+  const both = hopText({ both: exact(50_000) }, formatDuration);
   expect(both.short).toBe("↔ 50 µs");
   expect(both.words).toMatch(/^50 µs for request and response together; the time of one direction is unknown/);
+  const drifted = hopText({ both: { low_ns: 40_000, high_ns: 60_000, ns: 50_000, error_ns: 10_000 } }, formatDuration);
+  expect(drifted.short).toBe("↔ ≈50 µs");
+  expect(drifted.words).toMatch(/^50 µs ± 10 µs for request and response together;/);
   const known: HopView = {
     there: { low_ns: 28_000, high_ns: 32_000, ns: 30_000, error_ns: 2_000 },
     back: { low_ns: 18_000, high_ns: 22_000, ns: 20_000, error_ns: 2_000 },
-    both_ns: 50_000,
+    both: exact(50_000),
   };
   expect(hopText(known, formatDuration)).toEqual({
     short: "≈30 µs · ≈20 µs",

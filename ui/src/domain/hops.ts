@@ -1,6 +1,7 @@
 // The way of one request: the points that saw it, from the process that asks to the one that answers.
 
 import type { SpanView, TimeView, TraceSpan, TraceView } from "../api/types";
+import { weight } from "./times";
 import { isNetworkTap } from "./waterfall";
 
 /** A point of the way, and how the request came there from the point before. */
@@ -15,7 +16,7 @@ export interface Point {
   readonly request: TimeView | null;
   readonly response: TimeView | null;
   /** Request and response together; null at the first point, and where there was no response. */
-  readonly bothNs: number | null;
+  readonly both: TimeView | null;
   /** Of the way, 0–1. */
   readonly share: number;
   /** What happened at the device, in words. */
@@ -92,12 +93,12 @@ export function stops(trace: TraceView, item: TraceSpan, duration: (ns: number) 
   const legs = way.map(({ hop }, n) => ({
     request: (n > 0 && hop?.there) || null,
     response: (n > 0 && hop?.back) || null,
-    bothNs: n > 0 ? (hop?.both_ns ?? null) : null,
+    both: (n > 0 && hop?.both) || null,
   }));
-  const all = legs.reduce((sum, leg) => sum + Math.max(0, leg.bothNs ?? 0), 0);
+  const all = legs.reduce((sum, leg) => sum + weight(leg.both), 0);
   return way.map((each, n) => {
     const { span } = each;
-    const leg = legs[n] ?? { request: null, response: null, bothNs: null };
+    const leg = legs[n] ?? { request: null, response: null, both: null };
     const device = span.attributes["network.interface.name"];
     const place = span.attributes["wirespan.hop.netns"] ?? span.attributes["wirespan.capture.file"] ?? "";
     return {
@@ -107,7 +108,7 @@ export function stops(trace: TraceView, item: TraceSpan, duration: (ns: number) 
       ...leg,
       name: String(device ?? (span.service || span.tap)),
       place: String(place),
-      share: all > 0 ? Math.max(0, leg.bothNs ?? 0) / all : 0,
+      share: all > 0 ? weight(leg.both) / all : 0,
       notes: notes(span, duration),
       lossy: Boolean(number(span, "dropped_packets") || number(span, "lost_bytes")),
     };

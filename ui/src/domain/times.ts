@@ -7,6 +7,9 @@ type Duration = (ns: number) => string;
 /** A time that one clock measured. */
 export const exact = (ns: number): TimeView => ({ low_ns: ns, high_ns: ns, ns, error_ns: 0 });
 
+/** What a time weighs in a share; 0 without one. */
+export const weight = (time: Time): number => (time ? (time.low_ns + time.high_ns) / 2 : 0);
+
 /** `4.0 µs ± 1.0 µs`, `at most 5.0 µs` or `unknown`. */
 export function timeWords(time: Time, duration: Duration): string {
   if (!time) return "unknown";

@@ -12,7 +12,7 @@ const stop = (id: string, name: string, bothNs: number | null, rest: Partial<Sto
   place: "",
   request: bothNs === null ? null : exact(bothNs / 2),
   response: null,
-  bothNs,
+  both: bothNs === null ? null : exact(bothNs),
   share: 0,
   notes: [],
   lossy: false,
@@ -32,7 +32,7 @@ test("the median of each hop and of its bounds; the slowest request", () => {
     request: { low_ns: 140, high_ns: 180, ns: 160, error_ns: 20 },
   };
   const seen = typical([way("a", 300), way("b", 900, slow), way("c", 200)]);
-  expect(seen?.points.map(({ name, bothNs, share }) => [name, bothNs, share])).toEqual([
+  expect(seen?.points.map(({ name, both, share }) => [name, both?.ns ?? null, share])).toEqual([
     ["web", null, 0],
     ["eth0", 100, 0.25],
     ["porta", 300, 0.75],

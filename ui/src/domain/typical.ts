@@ -1,6 +1,7 @@
 // The ways of many requests as one: what is usual for an edge of the map.
 import type { TimeView } from "../api/types";
 import type { Point, Stop } from "./hops";
+import { weight } from "./times";
 
 export interface TypicalWay {
   readonly points: readonly Point[];
@@ -13,7 +14,7 @@ export interface TypicalWay {
 }
 
 const nameOf = (way: readonly Stop[]) => way.map(({ name, place }) => `${name} ${place}`).join(" → ");
-const whole = (way: readonly Stop[]) => way.reduce((sum, { bothNs }) => sum + (bothNs ?? 0), 0);
+const whole = (way: readonly Stop[]) => way.reduce((sum, { both }) => sum + weight(both), 0);
 
 /** The value in the middle; null without one. */
 function median(values: readonly number[]): number | null {
@@ -44,13 +45,13 @@ export function typical(ways: readonly (readonly Stop[])[]): TypicalWay | null {
   const [same] = [...byName.values()].sort((a, b) => b.length - a.length);
   const first = same?.[0];
   if (!same || !first) return null;
-  const both = first.map((_, n) => median(known(same.map((way) => way[n]?.bothNs ?? null))));
-  const all = both.reduce<number>((sum, ns) => sum + Math.max(0, ns ?? 0), 0);
+  const both = first.map((_, n) => usual(same.map((way) => way[n]?.both ?? null)));
+  const all = both.reduce((sum, time) => sum + weight(time), 0);
   const points = first.map((stop, n) => {
     const here = same.flatMap((way) => way[n] ?? []);
     const lossy = here.filter((point) => point.lossy).length;
     const noted = here.filter((point) => point.notes.length > 0).length;
-    const most = [...here].sort((a, b) => (b.bothNs ?? 0) - (a.bothNs ?? 0)).find((point) => point.notes.length > 0);
+    const most = [...here].sort((a, b) => weight(b.both) - weight(a.both)).find((point) => point.notes.length > 0);
     return {
       id: `${n} ${stop.name} ${stop.place}`,
       tap: stop.tap,
@@ -58,8 +59,8 @@ export function typical(ways: readonly (readonly Stop[])[]): TypicalWay | null {
       place: stop.place,
       request: usual(here.map((point) => point.request)),
       response: usual(here.map((point) => point.response)),
-      bothNs: both[n] ?? null,
-      share: all > 0 ? Math.max(0, both[n] ?? 0) / all : 0,
+      both: both[n] ?? null,
+      share: all > 0 ? weight(both[n]) / all : 0,
       // What happened to the slowest of them stands for all.
       notes: most ? [`${noted} of ${same.length}, at worst: ${most.notes.join(", ")}`] : [],
       lossy: lossy > 0,

@@ -19,14 +19,14 @@ export interface Row {
 
 /** A hop in a narrow column, and in words. `duration` writes a time. */
 export function hopText(hop: HopView, duration: (ns: number) => string): { short: string; words: string } {
-  const { there, back, both_ns } = hop;
+  const { there, back } = hop;
   const request = `request ${timeWords(there, duration)}`;
-  if (both_ns == null) return { short: shortTime(there, duration), words: request };
-  const both = `${duration(both_ns)} for request and response together`;
+  if (!hop.both) return { short: shortTime(there, duration), words: request };
+  const both = `${timeWords(hop.both, duration)} for request and response together`;
   if (!there && !back) {
     const why =
       "the time of one direction is unknown, because nothing compares the clocks of the two hosts well enough";
-    return { short: `↔ ${duration(both_ns)}`, words: `${both}; ${why}` };
+    return { short: `↔ ${shortTime(hop.both, duration)}`, words: `${both}; ${why}` };
   }
   const words = `${request}, response ${timeWords(back, duration)}; ${both}`;
   return { short: `${shortTime(there, duration)} · ${shortTime(back, duration)}`, words };

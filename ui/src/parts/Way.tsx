@@ -25,7 +25,7 @@ export function Way({ points, current, oneWay = false, show }: Props) {
             key={point.id}
             data-lossy={point.lossy || undefined}
             style={{ flexGrow: point.share }}
-            title={`to ${point.name}: ${point.bothNs === null ? "not known" : formatDuration(point.bothNs)}`}
+            title={`to ${point.name}: ${timeWords(point.both, formatDuration)}`}
           />
         ))}
       </div>
@@ -35,10 +35,8 @@ export function Way({ points, current, oneWay = false, show }: Props) {
             {n > 0 && (
               <p className={css.leg}>
                 <span className={css.share} style={{ width: `${point.share * 100}%` }} />
-                <span className={css.both}>{point.bothNs === null ? "?" : formatDuration(point.bothNs)}</span>
-                {oneWay ? (
-                  point.request && point.request.error_ns > 0 && <span>± {formatDuration(point.request.error_ns)}</span>
-                ) : (
+                <span className={css.both}>{time(point.both)}</span>
+                {!oneWay && (
                   <span>
                     ↓ {time(point.request)} ↑ {time(point.response)}
                   </span>

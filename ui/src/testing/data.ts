@@ -96,7 +96,7 @@ export function trace(spans: TraceSpan[]): TraceView {
 export const hop = (there: number, back: number): HopView => ({
   there: exact(there),
   back: exact(back),
-  both_ns: there + back,
+  both: exact(there + back),
 });
 
 /** web calls cart over two network taps; cart calls redis, which fails. */

@@ -4,7 +4,7 @@ use super::offsets::{set, Offsets};
 use super::order::Order;
 use super::ways::{View, Way};
 use super::Capture;
-use crate::clocks::Bounds;
+use crate::clocks::{Bounds, Drift};
 use wirespan_model::{hop, Span, TapSide, Value};
 
 /// Values of the time to live with which systems send. A packet that has one has passed no router.
@@ -59,7 +59,8 @@ pub(super) fn write(way: &Way, order: &Order, offsets: &Offsets, captures: &mut 
                     span.attrs.push((hop::EVIDENCE.into(), Value::Str(proof.as_str().into())));
                 }
                 let ahead = offsets.between(from.capture, view.capture, seen.start_ns);
-                hop(span, earlier, &seen, ahead);
+                let drift = offsets.drift(from.capture, view.capture);
+                hop(span, earlier, &seen, ahead, drift);
                 let lost = lost(from, view, earlier, &seen);
                 if lost > 0 {
                     set(span, hop::LOST_BYTES, lost as f64);
@@ -78,13 +79,16 @@ pub(super) fn write_unordered(way: &Way, captures: &mut [Capture]) {
     }
 }
 
-/// Times of the hop between two views of a request. `ahead`: the clock of the second one.
-fn hop(span: &mut Span, from: &Span, to: &Span, ahead: Option<Bounds>) {
+/// Times of the hop between two views of a request. `ahead`, `drift`: of the clock of the second one.
+fn hop(span: &mut Span, from: &Span, to: &Span, ahead: Option<Bounds>, drift: Drift) {
     let time = |later: u64, earlier: u64| i128::from(later).wrapping_sub(i128::from(earlier)) as f64;
     let answered = from.response_ns > 0 && to.response_ns > 0;
     let both_ways = time(from.response_ns, from.start_ns) - time(to.response_ns, to.start_ns);
     if answered {
-        set(span, hop::ROUND_TRIP, both_ways);
+        if let Some(both) = drift.correct(both_ways, time(to.response_ns, to.start_ns)) {
+            set(span, hop::ROUND_TRIP, both.middle_ns());
+            set(span, hop::ROUND_TRIP_ERROR, (both.width_ns() / 2.0).ceil());
+        }
     }
     let Some(ahead) = ahead else { return };
     let forth = time(to.start_ns, from.start_ns);

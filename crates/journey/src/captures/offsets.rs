@@ -3,7 +3,7 @@
 use super::order::{both, Both, Order};
 use super::ways::Way;
 use super::Capture;
-use crate::clocks::{compare, Bounds, Packet, Reading};
+use crate::clocks::{compare, Bounds, Drift, Packet, Reading};
 use rustc_hash::FxHashMap;
 use wirespan_model::{hop, Span, Value};
 
@@ -60,6 +60,19 @@ impl Offsets {
         let reading = self.pairs.get(&(b, a))?;
         let Bounds { low_ns, high_ns } = reading.ahead(time_ns)?;
         Some(Bounds { low_ns: -high_ns, high_ns: -low_ns })
+    }
+
+    /// By how much the clock of capture `b` gains on that of `a`.
+    pub(super) fn drift(&self, a: usize, b: usize) -> Drift {
+        if a == b {
+            return Drift::NONE;
+        }
+        let known = self.pairs.get(&(a.min(b), a.max(b))).and_then(Reading::drift).unwrap_or(Drift::ANY);
+        if a < b {
+            known
+        } else {
+            known.reversed()
+        }
     }
 
     /// How far a capture is ahead of its reference, at this time of its own.

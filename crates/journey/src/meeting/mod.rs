@@ -15,7 +15,7 @@ mod stay;
 pub use between::Between;
 pub use stay::{Sight, Stay};
 
-use crate::clocks::{Bounds, Clocks, Reading};
+use crate::clocks::{Bounds, Clocks, Drift, Reading};
 use line::{Judged, Line};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ pub struct Compared {
     /// `None` if packets were seen in one direction only, or if a clock was set.
     pub ahead: Option<Bounds>,
     /// By how much the second clock gains on the first, as a share of time.
-    pub drift: (f64, f64),
+    pub drift: Drift,
     /// Packets that compared them: from the first to the second, and back.
     pub packets: (u64, u64),
     /// How often packets contradicted each other because a clock was set.
@@ -256,7 +256,7 @@ impl Meeting {
             hosts: *hosts,
             at_ns: pair.at_ns,
             ahead: pair.reading.as_ref().and_then(|reading| reading.ahead(pair.at_ns)),
-            drift: pair.reading.as_ref().map_or((0.0, 0.0), Reading::drift),
+            drift: pair.reading.as_ref().and_then(Reading::drift).unwrap_or(Drift::ANY),
             packets: pair.packets,
             set: pair.set,
         })

@@ -57,6 +57,8 @@ fn the_time_between_two_hosts_is_exact_for_both_directions_and_open_for_one() {
     let traces = told(way(1, 0, 40_000, 60_000, 500_000));
     assert_eq!((traces.len(), traces[0].spans.len()), (1, 4), "clocks that differ by seconds: one way");
     assert_eq!(of(&traces[0], TapSide::ServerNic, hop::ROUND_TRIP), Some(100_000));
+    // The clocks may have gone apart by 1000 ppm meanwhile.
+    assert_eq!(of(&traces[0], TapSide::ServerNic, hop::ROUND_TRIP_ERROR), Some(502));
     assert_eq!(of(&traces[0], TapSide::ServerNic, hop::REQUEST), None);
     // Hops of one host are compared by one clock.
     assert_eq!(of(&traces[0], TapSide::ServerProcess, hop::ROUND_TRIP), None);
@@ -116,9 +118,26 @@ fn a_quick_request_bounds_the_time_of_a_slow_one_and_the_truth_is_within() {
     let slow = all.map(|s| &s.span).find(|s| s.id == SpanId(23)).unwrap();
     let [there, error, back] =
         [hop::REQUEST, hop::REQUEST_ERROR, hop::RESPONSE].map(|key| slow.number(key).unwrap_or(-1));
-    assert_eq!(slow.number(hop::ROUND_TRIP), Some(4_009_000));
+    let both = [hop::ROUND_TRIP, hop::ROUND_TRIP_ERROR].map(|key| slow.number(key).unwrap());
+    assert!((both[0] - 4_009_000).abs() <= both[1] && both[1] <= 12, "{both:?}");
     assert!((4_000_000 - there).abs() <= error && (9_000 - back).abs() <= error, "{there} {back} ± {error}");
     assert!((0..20_000).contains(&error), "{error}");
+}
+
+#[test]
+fn both_directions_together_are_right_within_the_drift_of_the_clocks() {
+    // The second clock gains 180 ppm, and the request is there for a second: by the clocks, its way took −80 µs.
+    let clock = |truth: u64| truth + (truth - START) * 180 / 1_000_000;
+    let second = 1_000_000_000;
+    let slow = way_by(clock, 1, [10 * second, 40_000, 60_000, second]);
+    let quick: Vec<_> = (2..22).flat_map(|n| way_by(clock, n, [(n - 2) * second, 5_000, 6_000, 10_000])).collect();
+    for (around, most) in [(Vec::new(), 1_000_000), (quick, 1_000)] {
+        let mut trace = link(slow.clone()).remove(0);
+        cross_hosts(&mut trace, around);
+        let [both, error] =
+            [hop::ROUND_TRIP, hop::ROUND_TRIP_ERROR].map(|key| of(&trace, TapSide::ServerNic, key).unwrap());
+        assert!((both - 100_000).abs() <= error && error < most, "{both} ± {error}");
+    }
 }
 
 /// The times of a trace's hop between the hosts: there and back, each with its error.

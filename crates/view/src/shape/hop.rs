@@ -39,14 +39,18 @@ pub struct HopView {
     /// The response's first byte; missing in this case, too, and where one of the points saw no response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back: Option<TimeView>,
-    /// Both together, ns. It is exact, because it compares no clocks. Missing where one of the points saw no response,
-    /// or where what they saw contradicts each other.
+    /// Both together. How far the clocks differ does not matter, only how much they go apart meanwhile. Missing where
+    /// one of the points saw no response, or where what they saw contradicts each other.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub both_ns: Option<u64>,
+    pub both: Option<TimeView>,
 }
 
 impl From<Hop> for HopView {
     fn from(of: Hop) -> Self {
-        HopView { there: of.there.map(TimeView::from), back: of.back.map(TimeView::from), both_ns: of.both_ns }
+        HopView {
+            there: of.there.map(TimeView::from),
+            back: of.back.map(TimeView::from),
+            both: of.both.map(TimeView::from),
+        }
     }
 }

@@ -157,12 +157,12 @@ type Fact = readonly [string, ReactNode];
 
 function hopFacts({ hop }: TraceSpan, parent: TraceSpan | undefined): Fact[] {
   if (!hop || !parent) return [];
-  const { there, back, both_ns } = hop;
+  const { there, back, both } = hop;
   const from = parent.span.tap;
   const facts: Fact[] = [[`Request from ${from}`, timeWords(there, formatDuration)]];
-  if (both_ns != null) {
+  if (both) {
     facts.push([`Response to ${from}`, timeWords(back, formatDuration)]);
-    if (there?.ns == null) facts.push(["Both together", formatDuration(both_ns)]);
+    if (there?.ns == null) facts.push(["Both together", timeWords(both, formatDuration)]);
   }
   return facts;
 }
