@@ -2,7 +2,7 @@
 
 use crate::callers::{compared, without_line};
 use crate::harness::{can_trace, has, root, Span};
-use crate::stacks::{longest, traced, written};
+use crate::stacks::{longest, longest_wait, traced, written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -134,15 +134,6 @@ fn samples_of_java_have_all_callers() {
     assert!(right * 100 >= all * 95, "{right} of {all}");
 }
 
-/// The functions in which a request waited longest, innermost first, and for how long it did, ns.
-fn slept_in(span: &Span) -> (Vec<String>, u64) {
-    let waits = span.events.iter().filter(|e| e.contains_key("wirespan.wait.kind"));
-    let timed = waits.map(|e| (e["wirespan.wait.duration"].parse::<u64>().unwrap(), e));
-    let (ns, longest) = timed.max_by_key(|(ns, _)| *ns).unwrap_or_else(|| panic!("no wait: {:#?}", span.events));
-    let stack = longest.get("code.stacktrace").map_or("", String::as_str);
-    (stack.lines().map(|frame| without_line(frame, false)).collect(), ns)
-}
-
 #[test]
 fn a_recursion_of_ten_thousand_levels_in_java_costs_its_outer_functions_only() {
     let test = "java_recursion";
@@ -156,7 +147,9 @@ fn a_recursion_of_ten_thousand_levels_in_java_costs_its_outer_functions_only() {
             let program = server(&java, options, dir.path());
             // At the first stack the files of the machine are read, which may take longer than a stack is waited for.
             let spans = traced(&program, &["/sleep/30", "/recursion/40", "/sleep/40"]);
-            let ((deep, slept_ns), (next, _)) = (slept_in(&spans[1]), slept_in(&spans[2]));
+            let [deep, next]: [Vec<String>; 2] = [&spans[1], &spans[2]]
+                .map(|span| longest(span).0.iter().map(|frame| without_line(frame, false)).collect());
+            let (_, slept_ns) = longest_wait(&spans[1]);
             let levels = deep.iter().filter(|name| *name == "Stacks.deep").count();
             println!("Java {version} {options}: {levels} levels of {} functions", deep.len());
             assert!(levels > 50 && deep.len() < 1000, "Java {version} {options}: {deep:#?}");

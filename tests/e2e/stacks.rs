@@ -68,11 +68,15 @@ pub(crate) fn traced(program: &Path, paths: &[&str]) -> Vec<Span> {
     paths.iter().map(found).collect()
 }
 
+/// The longest wait of a span, and how long it was, ns.
+pub(crate) fn longest_wait(span: &Span) -> (&BTreeMap<String, String>, u64) {
+    let timed = span.events.iter().filter_map(|e| Some((e, e.get("wirespan.wait.duration")?.parse::<u64>().ok()?)));
+    timed.max_by_key(|(_, ns)| *ns).unwrap_or_else(|| panic!("{} waited for nothing", span.name))
+}
+
 /// The stack of the longest wait of a span: functions of the program, functions of the kernel.
 pub(crate) fn longest(span: &Span) -> (Vec<&str>, Vec<&str>) {
-    let ns = |e: &BTreeMap<String, String>| e.get("wirespan.wait.duration").and_then(|ns| ns.parse::<u64>().ok());
-    let longest =
-        span.events.iter().max_by_key(|e| ns(e)).unwrap_or_else(|| panic!("{} waited for nothing", span.name));
+    let (longest, _) = longest_wait(span);
     let lines = |key: &str| longest.get(key).map_or(Vec::new(), |text| text.lines().collect());
     (lines("code.stacktrace"), lines("wirespan.wait.stack.kernel"))
 }
