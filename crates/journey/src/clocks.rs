@@ -28,6 +28,11 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// How far the first clock is ahead of the second, if these say how far the second is ahead of the first.
+    pub fn reversed(self) -> Bounds {
+        Bounds { low_ns: -self.high_ns, high_ns: -self.low_ns }
+    }
+
     /// The width.
     pub fn width_ns(&self) -> f64 {
         self.high_ns - self.low_ns
@@ -86,11 +91,12 @@ impl Drift {
         Drift { least: -self.most, most: -self.least }
     }
 
-    /// A time by the first clock less `theirs_ns` by the second one, as the first one would have measured it. `None` if
-    /// it is less than nothing.
-    pub fn correct(self, difference_ns: f64, theirs_ns: f64) -> Option<Bounds> {
-        let low_ns = (difference_ns + theirs_ns * self.least).max(0.0);
-        let high_ns = difference_ns + theirs_ns * self.most;
+    /// How long a request and its response were under way together. `ours`: when it was sent and answered by the first
+    /// clock; `theirs`: when it came and was answered by the second one. `None` if that is less than nothing.
+    pub fn both_ways(self, ours: (u64, u64), theirs: (u64, u64)) -> Option<Bounds> {
+        let [ours, theirs] = [ours, theirs].map(|(from_ns, to_ns)| difference(to_ns, from_ns));
+        let low_ns = (ours - theirs + theirs * self.least).max(0.0);
+        let high_ns = ours - theirs + theirs * self.most;
         (low_ns <= high_ns).then_some(Bounds { low_ns, high_ns })
     }
 }
@@ -110,7 +116,8 @@ pub struct Clocks {
     spans: VecDeque<Span>,
 }
 
-fn difference(a: u64, b: u64) -> f64 {
+/// `a` less `b`, ns.
+pub fn difference(a: u64, b: u64) -> f64 {
     // Exact: differences of clocks are far below 2⁵³ ns.
     i128::from(a).wrapping_sub(i128::from(b)) as f64
 }

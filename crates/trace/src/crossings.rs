@@ -9,7 +9,7 @@
 use crate::forest::link;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use wirespan_journey::clocks::{compare, Bounds, Drift, Packet, Reading};
+use wirespan_journey::clocks::{compare, difference, Bounds, Drift, Packet, Reading};
 use wirespan_model::{hop, Evidence, Span, SpanId, Trace, Value};
 
 /// A request from a point at one host to the next point, at another. Each time is of the clock of its host, ns.
@@ -21,11 +21,6 @@ struct Crossing {
     came: u64,
     answered: u64,
     back: u64,
-}
-
-fn difference(a: u64, b: u64) -> f64 {
-    // Exact for clocks that differ by less than 2⁵³ ns.
-    i128::from(a).wrapping_sub(i128::from(b)) as f64
 }
 
 impl Crossing {
@@ -44,8 +39,7 @@ impl Crossing {
 
     /// How long request and response were under way together, if the second clock gains so much on the first.
     fn both(&self, drift: Drift) -> Option<Bounds> {
-        let there_ns = difference(self.answered, self.came);
-        drift.correct(difference(self.back, self.sent) - there_ns, there_ns)
+        drift.both_ways((self.sent, self.back), (self.came, self.answered))
     }
 
     /// How far the second clock is ahead, by this request alone.
@@ -92,8 +86,7 @@ impl HostClocks {
         if of.from < of.to {
             return self.0.get(&(of.from, of.to))?.ahead(at_from);
         }
-        let Bounds { low_ns, high_ns } = self.0.get(&(of.to, of.from))?.ahead(at_to)?;
-        Some(Bounds { low_ns: -high_ns, high_ns: -low_ns })
+        self.0.get(&(of.to, of.from))?.ahead(at_to).map(Bounds::reversed)
     }
 }
 

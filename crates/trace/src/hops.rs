@@ -52,11 +52,9 @@ impl Hop {
     /// By when the points saw request and response.
     fn measured(from: &Span, to: &Span) -> Hop {
         let answered = from.response_ns > 0 && to.response_ns > 0;
-        let time = |later: u64, earlier: u64| i128::from(later) - i128::from(earlier);
-        let both = time(to.start_ns, from.start_ns) + time(from.response_ns, to.response_ns);
         let one_clock = from.host_id == to.host_id;
         let drift = if one_clock { Drift::NONE } else { Drift::ANY };
-        let both = drift.correct(both as f64, time(to.response_ns, to.start_ns) as f64);
+        let both = drift.both_ways((from.start_ns, from.response_ns), (to.start_ns, to.response_ns));
         Hop {
             there: difference(to.start_ns, from.start_ns).filter(|_| one_clock),
             back: difference(from.response_ns, to.response_ns).filter(|_| one_clock && answered),

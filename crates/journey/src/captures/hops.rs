@@ -4,7 +4,7 @@ use super::offsets::{set, Offsets};
 use super::order::Order;
 use super::ways::{View, Way};
 use super::Capture;
-use crate::clocks::{Bounds, Drift};
+use crate::clocks::{difference, Bounds, Drift};
 use wirespan_model::{hop, Span, TapSide, Value};
 
 /// Values of the time to live with which systems send. A packet that has one has passed no router.
@@ -81,21 +81,18 @@ pub(super) fn write_unordered(way: &Way, captures: &mut [Capture]) {
 
 /// Times of the hop between two views of a request. `ahead`, `drift`: of the clock of the second one.
 fn hop(span: &mut Span, from: &Span, to: &Span, ahead: Option<Bounds>, drift: Drift) {
-    let time = |later: u64, earlier: u64| i128::from(later).wrapping_sub(i128::from(earlier)) as f64;
     let answered = from.response_ns > 0 && to.response_ns > 0;
-    let both_ways = time(from.response_ns, from.start_ns) - time(to.response_ns, to.start_ns);
-    if answered {
-        if let Some(both) = drift.correct(both_ways, time(to.response_ns, to.start_ns)) {
-            set(span, hop::ROUND_TRIP, both.middle_ns());
-            set(span, hop::ROUND_TRIP_ERROR, (both.width_ns() / 2.0).ceil());
-        }
+    let both = drift.both_ways((from.start_ns, from.response_ns), (to.start_ns, to.response_ns)).filter(|_| answered);
+    if let Some(both) = both {
+        set(span, hop::ROUND_TRIP, both.middle_ns());
+        set(span, hop::ROUND_TRIP_ERROR, (both.width_ns() / 2.0).ceil());
     }
     let Some(ahead) = ahead else { return };
-    let forth = time(to.start_ns, from.start_ns);
+    let forth = difference(to.start_ns, from.start_ns);
     let forth = Bounds { low_ns: forth - ahead.high_ns, high_ns: forth - ahead.low_ns };
-    let back = time(from.response_ns, to.response_ns);
+    let back = difference(from.response_ns, to.response_ns);
     let back = Bounds { low_ns: back + ahead.low_ns, high_ns: back + ahead.high_ns };
-    let most = if answered { both_ways } else { f64::MAX };
+    let most = if answered { both.map_or(0.0, |both| both.high_ns) } else { f64::MAX };
     for (bounds, key, error, is_known) in
         [(forth, hop::REQUEST, hop::REQUEST_ERROR, true), (back, hop::RESPONSE, hop::RESPONSE_ERROR, answered)]
     {

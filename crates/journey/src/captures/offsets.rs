@@ -57,9 +57,7 @@ impl Offsets {
             let rough = reading.ahead(time_ns)?.middle_ns();
             return reading.ahead(earlier(time_ns, rough));
         }
-        let reading = self.pairs.get(&(b, a))?;
-        let Bounds { low_ns, high_ns } = reading.ahead(time_ns)?;
-        Some(Bounds { low_ns: -high_ns, high_ns: -low_ns })
+        self.pairs.get(&(b, a))?.ahead(time_ns).map(Bounds::reversed)
     }
 
     /// By how much the clock of capture `b` gains on that of `a`.
