@@ -60,6 +60,15 @@ static __always_inline long remember(void *map, const void *key, const void *val
 	return error;
 }
 
+/* A box for a table of the kind name##_table. */
+#define WS_BOX(name)                                      \
+	struct {                                          \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); \
+		__uint(max_entries, 1);                   \
+		__type(key, __u32);                       \
+		__array(values, struct name##_table);     \
+	} name SEC(".maps")
+
 /*
  * A large table that few hosts need: of a runtime, or of one kind of TLS. It is in a box. The box is empty until user
  * space puts a table into it, before the first probe or fact that needs the table. src/uprobe/tables.rs has the number
@@ -72,12 +81,7 @@ static __always_inline long remember(void *map, const void *key, const void *val
 		__uint(key_size, sizeof(key_type)); /* clang only declares types that are named here */ \
 		__uint(value_size, sizeof(value_type));                                                 \
 	} name##_shape SEC(".maps");                                                                    \
-	struct {                                                                                        \
-		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                               \
-		__uint(max_entries, 1);                                                                 \
-		__type(key, __u32);                                                                     \
-		__array(values, struct name##_table);                                                   \
-	} name SEC(".maps")
+	WS_BOX(name)
 
 /* An array in a box, with as many entries as user space gives it (boxes::make_array()). */
 #define WS_BOXED_ARRAY(name, value_type)                                                             \
@@ -88,12 +92,7 @@ static __always_inline long remember(void *map, const void *key, const void *val
 		__uint(key_size, sizeof(__u32)); /* clang only declares types that are named here */ \
 		__uint(value_size, sizeof(value_type));                                              \
 	};                                                                                           \
-	struct {                                                                                     \
-		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                            \
-		__uint(max_entries, 1);                                                              \
-		__type(key, __u32);                                                                  \
-		__array(values, struct name##_table);                                                \
-	} name SEC(".maps")
+	WS_BOX(name)
 
 static __always_inline void *table_in(void *box)
 {
