@@ -51,3 +51,12 @@ pub(crate) fn make_table(
 pub(crate) fn make_array(of: &impl MapCore, name: &str, size: u32, entries: u32) -> libbpf_rs::Result<MapHandle> {
     make(of, MapType::Array, name, (4, size), entries, BPF_F_INNER_MAP)
 }
+
+/// Copies entries. One that is gone meanwhile, or is there already, is left out.
+pub(crate) fn copy(from: &MapHandle, to: &MapHandle, flags: MapFlags) {
+    for key in from.keys() {
+        if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {
+            let _ = to.update(&key, &value, flags);
+        }
+    }
+}

@@ -1,6 +1,5 @@
 //! Loads and attaches the programs that this kernel takes, and reads their records.
 
-use crate::boxes;
 use crate::clock::Clock;
 use crate::error::{bpf, listen_to_libbpf, CaptureError};
 use crate::features::{self, Feature, MessageRung, Program};
@@ -16,6 +15,7 @@ use crate::source::wait::Follower;
 use crate::source::{self, Source, SOURCES};
 use crate::targets::{descendants, Targets};
 use crate::uprobe::{FactMaps, Tables, Watcher};
+use crate::verdicts::Verdicts;
 use crate::wire;
 use crate::Options;
 use crate::Verdict;
@@ -32,8 +32,6 @@ use wirespan_model::{Event, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
 const SOME: usize = 64;
-/// Connections whose verdict waits to be taken by their next message.
-const VERDICTS: u32 = 32_768;
 
 /// Loaded programs. Dropping it detaches everything and frees every map. Lives in one thread.
 pub struct Capture {
@@ -54,8 +52,7 @@ pub struct Capture {
     sees_calls: bool,
     /// Sources that are told the sockets of new targets.
     adopting: Vec<&'static dyn Source>,
-    /// Verdicts on their way to the kernel programs; made with the first one.
-    verdicts: Option<MapHandle>,
+    verdicts: Verdicts,
     /// Tables that sources needed later. Kept open, so that the memory of the process can be told.
     grown: Vec<MapHandle>,
     /// Reads and follows waits, while they are asked for.
@@ -101,6 +98,7 @@ impl Capture {
         let Loaded { mut skel, mut programs, mut refused, shapes } =
             load_survivors(options, targets, &wanted, Preemption::of(&btf)).map_err(blame_age)?;
         choose(&mut skel, targets)?;
+        let verdicts = Verdicts::open(&skel, options.messages)?;
         let mut ring =
             Ring::open(&skel.maps.events).map_err(|e| bpf("mapping the ring buffer")(libbpf_rs::Error::from(e)))?;
         let mut links = Vec::new();
@@ -198,7 +196,7 @@ impl Capture {
             messages,
             sees_calls,
             adopting,
-            verdicts: None,
+            verdicts,
             grown,
             waits,
             calls: Recorder::default(),
@@ -347,20 +345,7 @@ impl Capture {
         if verdicts.is_empty() {
             return Ok(());
         }
-        let table = match self.verdicts.take() {
-            Some(table) => table,
-            None => {
-                let sizes = (8, wire::contract::Verdict::SIZE as u32);
-                boxes::make_table(&self.skel.maps.verdicts, "verdicts", sizes, VERDICTS)
-                    .map_err(bpf("making the table of verdicts"))?
-            }
-        };
-        let table = self.verdicts.insert(table);
-        for (socket, verdict) in verdicts {
-            table
-                .update(&socket.0.to_ne_bytes(), &wire::verdict(verdict).to_bytes(), MapFlags::ANY)
-                .map_err(bpf("deciding about a connection"))?;
-        }
+        self.verdicts.tell(verdicts)?;
         if let Some(bss) = self.skel.maps.bss_data.as_mut() {
             bss.verdict_epoch = bss.verdict_epoch.wrapping_add(1);
         }

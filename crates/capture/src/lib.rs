@@ -30,6 +30,7 @@ mod source;
 pub mod targets;
 mod tls;
 mod uprobe;
+mod verdicts;
 pub mod wire;
 
 pub use capture::Capture;

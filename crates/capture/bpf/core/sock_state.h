@@ -121,8 +121,8 @@ struct {
 } socks_by_address SEC(".maps");
 
 /*
- * Verdicts on their way from user space, by cookie; taken into the socket's state at its next call. The box is empty
- * until there is one.
+ * Verdicts on their way from user space, by cookie; taken into the socket's state at its next call. User space makes a
+ * larger table when there are many.
  */
 WS_TABLE(verdicts, __u64, struct ws_verdict);
 

@@ -101,23 +101,14 @@ impl Table {
         self.is_whole = entries == self.entries; // also if there is no memory: it is not tried again
         let table = boxes::new_table(name, self.shape, entries)?;
         if let Some(few) = &self.made {
-            copy(few, &table, MapFlags::ANY);
+            boxes::copy(few, &table, MapFlags::ANY);
         }
         boxes::put(&table, &self.place)?;
         // No program uses the old table any more: the kernel waits for those that run. What came meanwhile is copied.
         if let Some(few) = &self.made {
-            copy(few, &table, MapFlags::NO_EXIST);
+            boxes::copy(few, &table, MapFlags::NO_EXIST);
         }
         self.made = Some(table);
         Ok(())
-    }
-}
-
-/// Copies entries. One that is gone meanwhile, or is there already, is left out.
-fn copy(from: &MapHandle, to: &MapHandle, flags: MapFlags) {
-    for key in from.keys() {
-        if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {
-            let _ = to.update(&key, &value, flags);
-        }
     }
 }
