@@ -9,9 +9,9 @@
 struct wait_ring {
 	struct ws_waits head;
 	struct ws_wait waits[WS_WAITS_KEPT];
-	struct ws_wait early; /* what woke the thread last while it seemed to run: waker_*, comm, woken_ns */
-	__u32 next;	      /* number of the next wait */
-	__u32 taken;	      /* number of the first wait that user space has not got */
+	struct ws_wait woke; /* what woke the thread last: waker_*, comm, woken_ns */
+	__u32 next;	     /* number of the next wait */
+	__u32 taken;	     /* number of the first wait that user space has not got */
 	__u64 limited_ns;
 	__u64 turn;	   /* the actor whose turn it is on this thread (turns.h); 0: none is known */
 	__u64 runs_at;	   /* where the runtime keeps the actor that this thread runs: 0 there if it runs none */
@@ -166,29 +166,31 @@ static __always_inline struct ws_wait *wait_at(struct wait_ring *r, __u32 number
 }
 
 /*
- * A waker says so before it takes the scheduler's lock, so that it may come before the thread has stopped, and also
- * while its stop is being written down. Such a wake-up is kept for so long. It may have come before the thread was
- * asleep at all: then another one follows, and takes its place.
+ * A waker says so before it takes the scheduler's lock, so that it may come before the thread has stopped, but not
+ * earlier than this.
  */
 #define WS_EARLY_NS 1000000
 
-static __always_inline void take_early(struct wait_ring *r, struct ws_wait *w)
+/*
+ * Who ended a wait. A thread that is awake, or is about to be, is not woken again: who woke it last before it went on
+ * has ended its wait. The scheduler's locks lie between the two, so that this one is written whole.
+ */
+static __always_inline void take_waker(struct wait_ring *r, struct ws_wait *w)
 {
-	struct ws_wait *early = &r->early;
+	const struct ws_wait *woke = &r->woke;
 
-	if (w->state != WS_WAIT_READY && early->woken_ns && !w->woken_ns &&
-	    (__s64)(w->stopped_ns - early->woken_ns) < WS_EARLY_NS) {
-		w->waker = early->waker;
-		w->waker_call = early->waker_call;
-		w->waker_pid = early->waker_pid;
-		w->waker_tid = early->waker_tid;
-		__builtin_memcpy(w->comm, early->comm, sizeof(w->comm));
-		w->woken_ns = w->stopped_ns;
-	}
-	early->woken_ns = 0;
+	if (w->state == WS_WAIT_READY || w->woken_ns || !woke->woken_ns ||
+	    (__s64)(w->stopped_ns - woke->woken_ns) >= WS_EARLY_NS)
+		return;
+	w->waker = woke->waker;
+	w->waker_call = woke->waker_call;
+	w->waker_pid = woke->waker_pid;
+	w->waker_tid = woke->waker_tid;
+	__builtin_memcpy(w->comm, woke->comm, sizeof(w->comm));
+	w->woken_ns = woke->woken_ns < w->stopped_ns ? w->stopped_ns : woke->woken_ns;
 }
 
-/* The thread stops. From when it is open on, it may be woken. */
+/* The thread stops. */
 static __always_inline void wait_begins(void *ctx, struct task_struct *task, struct wait_ring *r, bool preempted,
 					__u64 now)
 {
@@ -201,8 +203,6 @@ static __always_inline void wait_begins(void *ctx, struct task_struct *task, str
 	r->limited_ns = limited_ns(task);
 	r->epoch = waits_epoch;
 	r->open = 1;
-	barrier();
-	take_early(r, w);
 	describe_call(w, task);
 	if (w->state != WS_WAIT_READY) {
 		turn_may_end(r, task, now);
@@ -223,6 +223,7 @@ static __always_inline void wait_ends(struct task_struct *task, struct wait_ring
 
 	if (!is_open(r))
 		return;
+	take_waker(r, w);
 	w->limited_us = (limited_ns(task) - r->limited_ns) / 1000;
 	w->ran_ns = now;
 	r->open = 0;
@@ -235,13 +236,8 @@ static __always_inline void wait_ends(struct task_struct *task, struct wait_ring
  */
 static __always_inline void wait_woken(struct wait_ring *r, struct task_struct *by, bool by_target)
 {
-	struct ws_wait *w = &r->early;
+	struct ws_wait *w = &r->woke;
 
-	if (is_open(r)) {
-		w = wait_at(r, r->next);
-		if (w->state == WS_WAIT_READY || w->woken_ns > w->stopped_ns)
-			return;
-	}
 	if (!by->pid) {
 		w->waker = WS_WAKER_INTERRUPT;
 	} else if (by->flags & PF_KTHREAD) {

@@ -66,7 +66,9 @@ int wait_take(struct ws_wait_take *a)
 		return 1;
 	r = bpf_task_storage_get(&waits, task, 0, a->make ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	if (r && !a->make) {
-		if (r->open && !is_open(r))
+		if (is_open(r))
+			take_waker(r, wait_at(r, r->next));
+		else if (r->open)
 			wait_at(r, r->next)->stopped_ns = 0;
 		r->head.kind = WS_WAITS;
 		r->head.slow = 0;

@@ -38,6 +38,8 @@ const MOST_REQUESTS: usize = 8_192;
 pub(crate) struct Follower {
     /// Sends the waits of a thread; `None` if the kernel has refused it.
     take: Option<OwnedFd>,
+    /// What ends waits is seen.
+    sees_wakers: bool,
     /// Waits are asked for.
     on: bool,
     /// From which duration on requests are slow, by process; while waits are asked for.
@@ -63,6 +65,7 @@ impl Follower {
         let take = take.and_then(|program| program.as_fd().try_clone_to_owned().ok());
         Follower {
             take,
+            sees_wakers: loaded.contains(&"wait_waking"),
             on: false,
             thresholds: None,
             paths: Paths::default(),
@@ -160,6 +163,7 @@ impl Follower {
         }
         let Follower { paths, stacks, .. } = self;
         let mut find = record::Find {
+            sees_wakers: self.sees_wakers,
             path: &mut |pid, file| paths.find(pid, file),
             stack: &mut |pid, number| stacks.find(pid, number),
         };

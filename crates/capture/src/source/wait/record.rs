@@ -40,6 +40,8 @@ const SHORTEST_NS: u64 = 50_000;
 
 /// What a record refers to, each of a process.
 pub(crate) struct Find<'a> {
+    /// The kernel programs see what ends waits.
+    pub(crate) sees_wakers: bool,
     /// The path of a file.
     pub(crate) path: &'a mut dyn FnMut(u32, &FilePath<'_>) -> Text,
     /// The stack with a number.
@@ -83,8 +85,7 @@ fn text(bytes: &[u8]) -> Text {
 /// `later`: the thread's later waits.
 fn wait(pid: u32, w: &Wait, later: &[Wait], clock: &Clock, facts: &mut Find<'_>) -> ThreadWait {
     let (syscall, about) = find(w.call).map_or(("", None), |(name, about)| (name, Some(about)));
-    // Woken before it had stopped: it was ready, too.
-    let ready = u32::from(w.state) == WS_WAIT_READY || (w.woken_ns != 0 && w.woken_ns <= w.stopped_ns);
+    let ready = is_ready(w);
     let woken_ns = if ready { w.stopped_ns } else { w.woken_ns.max(w.stopped_ns) };
     let woken_ns = if !ready && w.woken_ns == 0 { w.ran_ns.max(w.stopped_ns) } else { woken_ns };
     let kind = match about {
@@ -97,7 +98,7 @@ fn wait(pid: u32, w: &Wait, later: &[Wait], clock: &Clock, facts: &mut Find<'_>)
         None => WaitKind::Other,
         Some(about) => kind(about, w),
     };
-    let waker = if ready { Waker::Unknown } else { waker(pid, w, kind) };
+    let waker = if ready || !facts.sees_wakers { Waker::Unknown } else { waker(pid, w, kind) };
     let kind = if is_timeout(pid, w, later, kind, &waker) { WaitKind::Sleep } else { kind };
     let on_file = !ready && matches!(about, Some(About::File | About::OnlyFile(_) | About::Poll)) && w.fd >= 0;
     let resource = match w.file & TYPE {
@@ -124,6 +125,11 @@ fn wait(pid: u32, w: &Wait, later: &[Wait], clock: &Clock, facts: &mut Find<'_>)
     }
 }
 
+/// Whether it could have gone on all the time. Woken before it had stopped: it was ready, too.
+fn is_ready(w: &Wait) -> bool {
+    u32::from(w.state) == WS_WAIT_READY || (w.woken_ns != 0 && w.woken_ns <= w.stopped_ns)
+}
+
 fn kind(about: About, w: &Wait) -> WaitKind {
     match about {
         About::Only(kind) | About::OnlyFile(kind) => kind,
@@ -145,11 +151,12 @@ fn is_timeout(pid: u32, w: &Wait, later: &[Wait], kind: WaitKind, waker: &Waker)
         return false;
     }
     let mut again = later.iter().take_while(|next| next.call == w.call && next.about & !7 == w.about & !7);
-    again.all(|next| next.woken_ns != 0 && self::waker(pid, next, kind) == Waker::Timer)
+    again.all(|next| is_ready(next) || self::waker(pid, next, kind) == Waker::Timer)
 }
 
 /// What ended a wait. An interrupt within a system call of some thread looks as if that thread had done it, so the call
-/// must be one that can end such a wait.
+/// must be one that can end such a wait. If nobody was seen, it was no thread of a target: some machines do not run
+/// programs while a process of their own runs, or is interrupted.
 fn waker(pid: u32, w: &Wait, kind: WaitKind) -> Waker {
     let thread = || Waker::Thread {
         pid: w.waker_pid,
@@ -158,20 +165,24 @@ fn waker(pid: u32, w: &Wait, kind: WaitKind) -> Waker {
         service: Text::default(),
     };
     let who = u32::from(w.waker);
-    if who == WS_WAKER_NONE {
+    let is_unseen = w.woken_ns == 0;
+    if is_unseen && w.ran_ns == 0 {
         return Waker::Unknown;
     }
     let wakes = matches!(who, WS_WAKER_TARGET | WS_WAKER_OTHER) && may_end(kind, w, w.waker_pid == pid);
-    let past = Duration::from_nanos(w.woken_ns.saturating_sub(w.stopped_ns));
+    let woken_ns = if is_unseen { w.ran_ns } else { w.woken_ns };
+    let past = Duration::from_nanos(woken_ns.saturating_sub(w.stopped_ns));
     let is_over = w.timeout_ms != NO_TIMEOUT && past >= Duration::from_millis(u64::from(w.timeout_ms));
     match kind {
         _ if wakes && who == WS_WAKER_TARGET => thread(),
         _ if wakes => Waker::Another,
         WaitKind::Disk | WaitKind::PageFault => Waker::Disk,
         WaitKind::Socket | WaitKind::Epoll if is_over => Waker::Timer,
+        WaitKind::Socket if is_unseen && w.family == AF_UNIX => Waker::Unknown,
         WaitKind::Socket | WaitKind::Epoll => Waker::Network,
         // No thread of the kernel ends a sleep or gives up a lock: the clock has interrupted it.
         WaitKind::Sleep | WaitKind::Lock => Waker::Timer,
+        _ if is_unseen => Waker::Unknown,
         // What closed it may have been about to end.
         WaitKind::Pipe if w.file & TYPE == FIFO => Waker::Unknown,
         WaitKind::Pipe if who != WS_WAKER_KERNEL => Waker::Timer,
@@ -213,10 +224,14 @@ mod tests {
     use super::*;
 
     fn one(w: Wait) -> ThreadWait {
+        read_one(w, true)
+    }
+
+    fn read_one(w: Wait, sees_wakers: bool) -> ThreadWait {
         let head = Waits { kind: WS_WAITS as u8, count: 1, pid: 7, tid: 8, time_ns: 1 << 40, ..Waits::default() };
         let record = [&head.to_bytes()[..], &w.to_bytes()].concat();
         let (path, stack) = (&mut |_, file: &FilePath<'_>| format!("/{}", file.name).into(), &mut |_, _| None);
-        let read = read(&record, &Clock::now(), &mut Find { path, stack }).expect("it is whole");
+        let read = read(&record, &Clock::now(), &mut Find { sees_wakers, path, stack }).expect("it is whole");
         read.waits.waits.into_iter().next().expect("one wait")
     }
 
@@ -305,13 +320,30 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_nobody_was_seen_to_make_is_none_of_a_thread_of_a_target() {
+        let of = |name: &str, file: u16| {
+            let w = one(Wait { call: find_number(name), fd: 3, file, woken_ns: 0, ..waited() });
+            (w.kind, w.waker, w.woken_ns - w.stopped_ns)
+        };
+        assert_eq!(of("clock_nanosleep", 0), (WaitKind::Sleep, Waker::Timer, 5_000));
+        assert_eq!(of("futex", 0), (WaitKind::Sleep, Waker::Timer, 5_000));
+        assert_eq!(of("fsync", REGULAR), (WaitKind::Disk, Waker::Disk, 5_000));
+        assert_eq!(of("recvfrom", SOCKET), (WaitKind::Socket, Waker::Network, 5_000));
+        assert_eq!(of("read", FIFO | 0o600), (WaitKind::Pipe, Waker::Unknown, 5_000));
+        let lasts = Wait { call: find_number("futex"), woken_ns: 0, ran_ns: 0, ..waited() };
+        assert_eq!((one(lasts).kind, one(lasts).waker), (WaitKind::Lock, Waker::Unknown));
+        let blind = read_one(Wait { call: find_number("futex"), woken_ns: 0, ..waited() }, false);
+        assert_eq!((blind.kind, blind.waker), (WaitKind::Lock, Waker::Unknown));
+    }
+
+    #[test]
     fn empty_and_torn_waits_are_left_out_and_short_records_refused() {
         let head = Waits { kind: WS_WAITS as u8, count: 3, time_ns: 10_000, ..Waits::default() };
         let torn = Wait { ran_ns: 500, ..waited() };
         let record = [&head.to_bytes()[..], &Wait::default().to_bytes(), &torn.to_bytes(), &waited().to_bytes()];
         let record = record.concat();
         let (path, stack) = (&mut |_, _: &FilePath<'_>| Text::default(), &mut |_, _| None);
-        let mut find = Find { path, stack };
+        let mut find = Find { sees_wakers: true, path, stack };
         assert_eq!(read(&record, &Clock::now(), &mut find).expect("whole").waits.waits.len(), 1);
         assert!(read(&record[..20], &Clock::now(), &mut find).is_none());
     }
