@@ -8,7 +8,7 @@ use super::packet_spans::{choose, Spans};
 use super::program_file::ProgramFile;
 use super::Format;
 use crate::config::Config;
-use crate::packet::{count, duration, Action, Awaited, Names, Pcapng, Program, Report, Taps};
+use crate::packet::{count, counted, duration, Action, Awaited, Names, Pcapng, Program, Report, Taps};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
@@ -25,6 +25,8 @@ use wirespan_model::packet::Sighting;
 /// How often the ring is read, and the journeys are told.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
 pub(super) const TELL_EVERY: Duration = Duration::from_secs(1);
+pub(super) const NOTHING_FITTED: &str =
+    "no packet fitted: look at the addresses, ports, devices and namespaces of the filter";
 /// How often the servers of a service are asked for.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
@@ -143,7 +145,7 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     let mut servers = BTreeSet::new();
     if let Some(subject) = &servers_of {
         choose(packets.packets(), subject, &mut servers)?;
-        eprintln!("wirespan: packets of {} servers", servers.len());
+        eprintln!("wirespan: packets of {}", counted(servers.len() as u64, "server"));
     }
     let ready = began.elapsed().as_millis();
     eprintln!("wirespan: packets are seen (after {ready} ms); ends in {limit:?}, or with Ctrl-C");
@@ -282,7 +284,10 @@ fn say_missing(packets: &Packets) {
 fn say_losses(packets: &Taps, report: &Report, at_most: u64) {
     let counters = packets.counters();
     let of = |name: &str| count(&counters, name);
-    eprintln!("wirespan: {} sightings", of("taken"));
+    eprintln!("wirespan: {}", counted(of("taken"), "sighting"));
+    if of("taken") == 0 {
+        eprintln!("wirespan: {NOTHING_FITTED}");
+    }
     let said = [
         ("lost", "of these found no room in the ring: sample with `one_flow_of`, or narrow the filter"),
         ("unreadable", "packets had headers that end too early, or that are of no known kind"),

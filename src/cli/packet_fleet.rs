@@ -4,10 +4,11 @@ pub(super) mod between;
 mod copy;
 
 use super::client::ClientArgs;
+use super::packet::NOTHING_FITTED;
 use super::program_file::ProgramFile;
 use super::Format;
 use crate::config::Config;
-use crate::packet::{time, Action, Program};
+use crate::packet::{counted, time, Action, Program};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use copy::Copy;
@@ -197,7 +198,8 @@ fn site(of: &Value) -> String {
 /// One table of all agents.
 fn tables(view: &Value, out: &mut String) -> Result<()> {
     let (elapsed, limit) = (number(&view["elapsed_ms"]), number(&view["limit_ms"]));
-    writeln!(out, "after {:.1} of {:.1} s", elapsed as f64 / 1e3, limit as f64 / 1e3)?;
+    // The agents' last answers come a little after the program's time.
+    writeln!(out, "after {:.1} of {:.1} s", elapsed.min(limit) as f64 / 1e3, limit as f64 / 1e3)?;
     let rows = |key: &'static str| {
         list(&view["agents"]).flat_map(move |agent| list(&agent["view"][key]).map(move |row| (agent, row)))
     };
@@ -229,7 +231,7 @@ fn tables(view: &Value, out: &mut String) -> Result<()> {
             leg(agent, &place(&row["from"]), &place(&row["to"]), &row["times"], jitter)?;
         }
         let total = &agent["view"]["total"];
-        if total.is_object() {
+        if number(&total["packets"]) > 0 {
             leg(agent, "first", "last", total, String::new())?;
         }
     }
@@ -246,7 +248,12 @@ fn tables(view: &Value, out: &mut String) -> Result<()> {
     for agent in list(&view["agents"]) {
         let (sightings, packets) = (number(&agent["view"]["sightings"]), number(&agent["view"]["journeys"]));
         let (name, state) = (shown(&agent["agent"]), shown(&agent["state"]));
-        writeln!(out, "{name:<20} {state}: {sightings} sightings, {packets} packets whose way is known")?;
+        if state == "refused" {
+            writeln!(out, "{name:<20} {state}")?;
+            continue;
+        }
+        let (sightings, packets) = (counted(sightings, "sighting"), counted(packets, "packet"));
+        writeln!(out, "{name:<20} {state}: {sightings}, {packets} whose way is known")?;
     }
     Ok(())
 }
@@ -309,6 +316,10 @@ fn say(view: &Value) {
             eprintln!("wirespan: {name}: {} sightings were lost", number(&agent["view"]["lost"]));
         }
         list(&agent["view"]["notes"]).for_each(|note| eprintln!("wirespan: {name}: {}", shown(note)));
+    }
+    let ran = || list(&view["agents"]).filter(|agent| agent["state"] != "refused");
+    if ran().next().is_some() && ran().all(|agent| number(&agent["view"]["sightings"]) == 0) {
+        eprintln!("wirespan: {NOTHING_FITTED}");
     }
     if number(&view["lost_lines"]) > 0 {
         eprintln!("wirespan: {} lines found no room in the server", number(&view["lost_lines"]));

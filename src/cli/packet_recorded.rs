@@ -3,7 +3,7 @@
 use super::packet::{copy_to, TELL_EVERY};
 use super::packet_fleet::between;
 use super::Format;
-use crate::packet::{Action, Joined, Machine, Names, Program, Recorded, Report, Subject};
+use crate::packet::{counted, Action, Joined, Machine, Names, Program, Recorded, Report, Subject};
 use anyhow::{Context as _, Result};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -85,8 +85,8 @@ pub(super) fn evaluate(of: &Recording<'_>, program: &Program) -> Result<ExitCode
     }
     let (selected, other) = (recorded.sightings.len(), recorded.not_selected);
     eprintln!("wirespan: {selected} recorded sightings selected, {other} not");
-    if recorded.other_lines > 0 {
-        eprintln!("wirespan: {} lines are no packets", recorded.other_lines);
+    if recorded.foreign_lines > 0 {
+        eprintln!("wirespan: {} left out: wirespan did not write them", counted(recorded.foreign_lines, "line"));
     }
     if recorded.at_limit {
         eprintln!("wirespan: ended early, because `at_most` is {}", options.at_most);

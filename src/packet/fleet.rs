@@ -34,6 +34,8 @@ use wirespan_view::fleet::{FleetAgent, FleetState, FleetView};
 use wirespan_view::packets::{PacketsState, PacketsView};
 use wirespan_view::WhyOrder;
 
+/// Said to a client whose order nobody could carry out.
+const NO_AGENT: &str = "no agent is connected to this server: start one with `wirespan agent --server ADDRESS`";
 /// An agent that has told nothing for so long is silent.
 const SILENT: Duration = Duration::from_secs(4);
 /// After the program's time, agents are waited for so long.

@@ -31,7 +31,7 @@ pub(crate) use pcapng::Pcapng;
 pub(crate) use program::{duration, Action, Program};
 pub(crate) use programs::Programs;
 pub(crate) use recorded::{Machine, Recorded};
-pub(crate) use report::{time, Report};
+pub(crate) use report::{counted, time, Report};
 pub(crate) use subject::Subject;
 pub(crate) use taps::{count, Taps};
 pub(crate) use watch::{Watch, Watching};

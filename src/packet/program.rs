@@ -1,11 +1,16 @@
 //! Reads a packet program (YAML).
 
+mod values;
+
+pub(crate) use values::duration;
+
 use crate::cli::encode;
 use anyhow::{anyhow, bail, Context as _, Result};
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
-use wirespan_capture::packet::{Filter, Net, PacketOptions};
+use values::{Network, Protocol, Time};
+use wirespan_capture::packet::{Filter, PacketOptions};
 use wirespan_capture::targets::netns_inode;
 use wirespan_model::packet::Point;
 use wirespan_view::Whose;
@@ -54,10 +59,14 @@ impl<T: Clone> Some1<T> {
 struct FilterKeys {
     netns: Option<Some1<String>>,
     device: Option<Some1<String>>,
-    protocol: Option<String>,
-    address: Option<String>,
-    source: Option<String>,
-    destination: Option<String>,
+    #[serde(default)]
+    protocol: Protocol,
+    #[serde(default)]
+    address: Network,
+    #[serde(default)]
+    source: Network,
+    #[serde(default)]
+    destination: Network,
     port: Option<u16>,
     source_port: Option<u16>,
     destination_port: Option<u16>,
@@ -120,7 +129,7 @@ struct Keys {
     points: Option<Vec<Where>>,
     action: Option<Vec<Action>>,
     #[serde(rename = "for")]
-    time: Option<String>,
+    time: Option<Time>,
     at_most: Option<u64>,
     one_flow_of: Option<u32>,
 }
@@ -133,36 +142,6 @@ pub(crate) struct Program {
     pub(crate) actions: Vec<Action>,
     /// How long it runs.
     pub(crate) time: Duration,
-}
-
-/// Reads `10s`, `500ms` or `2m`.
-pub(crate) fn duration(text: &str) -> Result<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit_ms = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        _ => bail!("`{text}` is no time: write 500ms, 10s or 2m"),
-    };
-    let number: u64 = number.parse().map_err(|_| anyhow!("`{text}` is no time: write 500ms, 10s or 2m"))?;
-    Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
-}
-
-fn net(key: &str, text: Option<&String>) -> Result<Net> {
-    text.map_or(Ok(Net::default()), |text| Net::parse(text)).map_err(|e| anyhow!("filter.{key}: {e}"))
-}
-
-fn protocol(text: &str) -> Result<u8> {
-    Ok(match text {
-        "tcp" => 6,
-        "udp" => 17,
-        "icmp" => 1,
-        "icmpv6" => 58,
-        _ => text.parse().map_err(|_| {
-            anyhow!("filter.protocol: `{text}` is none of tcp, udp, icmp, icmpv6 or a number below 256")
-        })?,
-    })
 }
 
 /// The error in other words, with the nearest name and the line.
@@ -200,7 +179,7 @@ impl Program {
         if actions.is_empty() {
             bail!("`action` is empty: there is nothing to do with the packets");
         }
-        let time = keys.time.as_deref().map_or(Ok(Duration::from_secs(10)), duration).context("`for`")?;
+        let time = keys.time.map_or(Duration::from_secs(10), |Time(time)| time);
         let program = Program { keys, actions, time };
         // Namespaces may be those of another machine.
         program.options_in(Vec::new())?;
@@ -219,13 +198,13 @@ impl Program {
         let keys = &self.keys.filter;
         let flags = keys.tcp_flags.iter().fold(0, |all, flag| all | *flag as u8);
         let filter = Filter {
-            source: net("source", keys.source.as_ref())?,
-            destination: net("destination", keys.destination.as_ref())?,
-            address: net("address", keys.address.as_ref())?,
+            source: keys.source.0,
+            destination: keys.destination.0,
+            address: keys.address.0,
             source_port: keys.source_port.unwrap_or(0),
             destination_port: keys.destination_port.unwrap_or(0),
             port: keys.port.unwrap_or(0),
-            protocol: keys.protocol.as_deref().map_or(Ok(0), protocol)?,
+            protocol: keys.protocol.0,
             tcp_flags: flags,
             devices: Some1::all(keys.device.as_ref()),
             netns,
@@ -352,8 +331,11 @@ mod tests {
     fn a_wrong_value_is_an_error_that_names_its_key() {
         let wrong = |text| format!("{:#}", Program::parse(text).expect_err("wrong"));
         assert!(wrong("filter: {address: 10.0.0.0/99}").starts_with("filter.address: "));
-        assert!(wrong("filter: {protocol: tpc}").contains("none of tcp"));
+        assert!(wrong("filter:\n  port: 1\n  source: ten\n").ends_with("at line 3 column 11"));
+        assert_eq!(wrong("filter:\n  port: 1\n  protocol: tpc\n"), "line 3: unknown value `tpc`; did you mean `tcp`?");
+        assert!(wrong("filter: {protocol: 256}").ends_with("icmpv6, a number below 256"));
         assert!(wrong("for: soon").contains("500ms"));
+        assert!(wrong("action: [count]\nfor: 10").ends_with("write 500ms, 10s or 2m at line 2 column 6"));
         assert!(wrong("filter: {port: 70000}").contains("port"));
         assert!(wrong("where: []").contains("`where` is empty"));
         assert!(wrong("action: []").contains("`action` is empty"));

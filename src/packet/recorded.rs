@@ -11,6 +11,9 @@ use wirespan_capture::packet::{Filter, PacketOptions};
 use wirespan_model::packet::{Route, Sighting};
 use wirespan_model::plain;
 
+/// How such a file comes about.
+const RECORD: &str = "--from reads what `wirespan packet` with `action: [record]` and --format json wrote";
+
 /// A machine that saw packets.
 pub(crate) struct Machine {
     /// Its agent; empty if the packets were recorded without a fleet.
@@ -26,8 +29,8 @@ pub(crate) struct Recorded {
     pub(crate) sightings: Vec<(usize, Sighting)>,
     /// The machines that saw packets.
     pub(crate) machines: Vec<Machine>,
-    /// Lines that are no packet, because other actions wrote them.
-    pub(crate) other_lines: u64,
+    /// Lines of JSON that wirespan did not write. Those of other actions are not counted.
+    pub(crate) foreign_lines: u64,
     /// Packets that the program does not select.
     pub(crate) not_selected: u64,
     /// More were selected, but `at_most` was reached.
@@ -48,9 +51,11 @@ impl Recorded {
         let mut all = Recorded::default();
         for (n, line) in (1u64..).zip(std::io::BufReader::new(file).lines()) {
             let at = || format!("{}, line {n}", path.display());
-            let line: Value = serde_json::from_str(&line.with_context(at)?).with_context(at)?;
+            let Ok(line) = serde_json::from_str::<Value>(&line.with_context(at)?) else {
+                bail!("{}: this is no JSON; {RECORD}", at());
+            };
             if line["kind"] != "packet" {
-                all.other_lines += 1;
+                all.foreign_lines += u64::from(!line["kind"].is_string());
                 continue;
             }
             let s = Sighting::deserialize(&line).with_context(at)?;
@@ -74,7 +79,7 @@ impl Recorded {
             }
         }
         if all.sightings.is_empty() && all.not_selected == 0 {
-            bail!("{} has no packets: record them with `action: [record]` and --format json", path.display());
+            bail!("{} has no packets; {RECORD}", path.display());
         }
         Ok(all)
     }
@@ -149,6 +154,25 @@ mod tests {
         let mut wrong = serde_json::to_value(one()).unwrap();
         wrong["route"]["source_port"] = 65_536.into();
         assert!(Sighting::deserialize(&wrong).is_err());
+    }
+
+    #[test]
+    fn lines_of_other_actions_are_passed_over_and_what_is_no_record_is_told() {
+        let mut packet = serde_json::to_value(one()).unwrap();
+        packet["kind"] = "packet".into();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("recorded.jsonl");
+        let options = crate::packet::Program::parse("").unwrap().options(&[]).unwrap();
+        let read = |text: String| {
+            std::fs::write(&file, text).unwrap();
+            Recorded::read(&file, &options, &[], None)
+        };
+        let all = read(format!("{packet}\n{{\"kind\":\"end\"}}\n{{\"kin\":1}}\n")).unwrap();
+        assert_eq!((all.sightings.len(), all.foreign_lines), (1, 1));
+        let wrong = |text: &str| format!("{:#}", read(text.to_owned()).map(|_| ()).unwrap_err());
+        let said = wrong("{\"kind\":\"end\"}\nno json\n");
+        assert!(said.contains("recorded.jsonl, line 2: this is no JSON; --from reads what"), "{said}");
+        assert!(wrong("{\"kind\":\"end\"}\n").contains("has no packets; --from reads what"));
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
+/// `1 packet`, `2 packets`.
+pub(crate) fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 fn route(route: &Route) -> String {
     let name = match route.protocol {
         6 => "tcp".to_owned(),
@@ -186,7 +191,8 @@ impl Report {
                 writeln!(out, "{:<44} {packets:>9} {bytes:>12} {rate:>12.2}", names.place(place))?;
             }
         }
-        if self.has(Action::Latency) {
+        let legs = self.summary.legs();
+        if self.has(Action::Latency) && !legs.is_empty() {
             let head = ("from", "to", "packets", "p50", "p99", "jitter");
             let (from, to, packets, p50, p99, jitter) = head;
             writeln!(out, "{from:<34} {to:<34} {packets:>8} {p50:>10} {p99:>10} {jitter:>10}")?;
@@ -194,16 +200,19 @@ impl Report {
                 let [p50, p99, jitter] = [times.quantile(0.5), times.quantile(0.99), times.jitter()].map(time);
                 writeln!(out, "{from:<34} {to:<34} {:>8} {p50:>10} {p99:>10} {jitter:>10}", times.count())
             };
-            for (leg, times) in self.summary.legs() {
+            for (leg, times) in legs {
                 row(&names.place(&leg.from), &names.place(&leg.to), times)?;
             }
-            row("first", "last", self.summary.total())?;
+            if self.summary.total().count() > 0 {
+                row("first", "last", self.summary.total())?;
+            }
         }
         if self.has(Action::Drops) {
             let (journeys, resent) = (self.summary.journeys(), self.summary.resent());
             let drops = self.summary.drops();
             let packets: u64 = drops.iter().map(|(_, drops)| drops.packets).sum();
-            writeln!(out, "{journeys} packets, of these {packets} dropped, {resent} sent again")?;
+            let journeys = counted(journeys, "packet");
+            writeln!(out, "{journeys}, of these {packets} dropped, {resent} sent again")?;
             for ((place, before, why), drops) in drops {
                 let after = before.as_ref().map_or(String::new(), |p| format!(", after {}", names.place(p)));
                 write!(out, "  {} dropped {}{after}: {}", drops.packets, names.at(place), reason(*why))?;

@@ -27,12 +27,12 @@ pub(super) fn tables(view: &Value, out: &mut String) -> Result<()> {
     for row in list(&view["between"]) {
         if !std::mem::replace(&mut head, true) {
             let (from, to, packets) = ("from agent", "to agent", "packets");
-            writeln!(out, "{from:<44} {to:<44} {packets:>8} {:>22} {:>22}", "p50", "p99")?;
+            writeln!(out, "{from:<32} {to:<32} {packets:>8} {:>22} {:>22}", "p50", "p99")?;
         }
         let end = |agent: &str, at: &str| format!("{}: {}", shown(&row[agent]), place(&row[at]));
         let (from, to) = (end("from_agent", "from"), end("to_agent", "to"));
         let [p50, p99] = ["p50", "p99"].map(|key| with_error(&row[key]));
-        writeln!(out, "{from:<44} {to:<44} {:>8} {p50:>22} {p99:>22}", number(&row["packets"]))?;
+        writeln!(out, "{from:<32} {to:<32} {:>8} {p50:>22} {p99:>22}", number(&row["packets"]))?;
         if number(&row["unknown"]) > 0 {
             writeln!(
                 out,
@@ -42,7 +42,7 @@ pub(super) fn tables(view: &Value, out: &mut String) -> Result<()> {
         }
     }
     list(&view["clocks"]).try_for_each(|clock| Ok::<_, anyhow::Error>(writeln!(out, "{}", differs(clock))?))?;
-    list(&view["agents"]).try_for_each(|agent| match agent["met"].is_object() {
+    list(&view["agents"]).try_for_each(|agent| match agent["met"].is_object() && agent["state"] != "refused" {
         true => Ok(writeln!(out, "{:<20} {}", shown(&agent["agent"]), met(&agent["met"]))?),
         false => Ok(()),
     })
@@ -94,8 +94,8 @@ fn met(met: &Value) -> String {
         of("whole")
     );
     let more = [
-        ("dropped", "were dropped here"),
-        ("unclear", "have no time: equal ones were sent, and it is not known which one arrived"),
+        ("dropped", "dropped here"),
+        ("unclear", "have no time: the same bytes were sent more than once, and it is not known which ones arrived"),
         ("unordered", "have no time: several agents passed them on"),
         ("left_out", "were not compared, for want of room"),
     ];

@@ -4,7 +4,7 @@ use super::super::run::{checked, whose};
 use super::super::{Action, Program};
 use super::called::{named, wanted};
 use super::met::Met;
-use super::{Ask, Asked, Collected, Fleet};
+use super::{Ask, Asked, Collected, Fleet, NO_AGENT};
 use std::net::SocketAddr;
 use std::time::Instant;
 use wirespan_ship::link::AgentStatus;
@@ -95,7 +95,7 @@ impl FleetSource for Fleet {
         }
         let connected = self.list();
         if connected.is_empty() {
-            return Err(("agents", "no agent is connected".into()));
+            return Err(("agents", NO_AGENT.into()));
         }
         let chosen = wanted(named(&connected), &order.agents).map_err(|why| ("agents", why))?;
         let now = Instant::now();

@@ -8,7 +8,7 @@
 //! The server waits a few seconds for the answers. An agent that has not answered by then is named as silent: it is
 //! not known whether it records.
 
-use super::{named, Ask, Fleet};
+use super::{named, Ask, Fleet, NO_AGENT};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,7 +79,7 @@ impl Fleet {
         crate::agent::understood(order)?;
         let connected = self.list();
         if connected.is_empty() {
-            return Err(("", "no agent is connected".into()));
+            return Err(("", NO_AGENT.into()));
         }
         let number = self.number();
         let agents = named(&connected).into_iter().map(|(session, agent, status)| {

@@ -115,7 +115,7 @@ pub struct MetView {
     pub only_came: u64,
     /// They were dropped on this machine.
     pub dropped: u64,
-    /// Of `met`, packets without a time: equal ones were sent, and it is not known which one arrived.
+    /// Of `met`, packets without a time: the same bytes were sent more than once; which ones arrived is not known.
     pub unclear: u64,
     /// Of `met`, packets without a time: several agents passed them on, in an order that is not known.
     pub unordered: u64,
