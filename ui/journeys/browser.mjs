@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
+export const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** Starts the sample server (built if need be) on a free port; `visits` 0 gives an empty store. */
 export async function startServer(visits) {
@@ -84,4 +84,18 @@ export async function openPage(context, path) {
   });
   await page.goto(path);
   return { page, faults };
+}
+
+/** Pictures of the whole page, light and dark, if SHOTS names a folder for them. */
+export async function shot(page, name) {
+  if (!process.env.SHOTS) return;
+  const size = page.viewportSize();
+  // The page scrolls within itself.
+  const height = await page.evaluate(() => Math.max(...[...document.querySelectorAll("*")].map((e) => e.scrollHeight)));
+  await page.setViewportSize({ ...size, height: Math.max(size.height, height + 60) });
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.screenshot({ path: `${process.env.SHOTS}/${name}-${colorScheme}.png` });
+  }
+  await page.setViewportSize(size);
 }

@@ -1,7 +1,7 @@
 // Packet programs: run, look at a part of the way, change, a wrong one, end; and the way of an edge of the map.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { openPage, startBrowser, startServer } from "./browser.mjs";
+import { openPage, shot, startBrowser, startServer } from "./browser.mjs";
 
 let server;
 let browser;
@@ -13,14 +13,6 @@ after(async () => {
   await browser?.stop();
   await server?.stop();
 });
-
-const shot = async (page, name) => {
-  if (!process.env.SHOTS) return;
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    await page.screenshot({ path: `${process.env.SHOTS}/${name}-${colorScheme}.png`, fullPage: true });
-  }
-};
 
 test("a program runs, is changed and ends, while its tables change", async () => {
   const { page, faults } = await openPage(browser.context, `${server.url}/packets`);

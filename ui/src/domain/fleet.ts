@@ -35,7 +35,7 @@ export function missingWords(agent: FleetAgent): string[] {
     [agent.view.lost, "sightings were lost"],
     [agent.lost_lines, "lines did not arrive"],
     [agent.malformed, "records could not be read"],
-    [agent.met?.unclear ?? 0, "packets have no time between agents: equal ones were sent"],
+    [agent.met?.unclear ?? 0, "packets have no time between agents: the same bytes were sent more than once"],
     [agent.met?.unordered ?? 0, "packets have no time between agents: several passed them on"],
     [agent.met?.left_out ?? 0, "packets were not compared, for want of room"],
   ];

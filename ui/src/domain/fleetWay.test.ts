@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import type { BetweenView, FleetView, HeatView, LegView, PacketPlace } from "../api/types";
 import { at, nothing } from "../testing/packets";
-import { formatDuration } from "./duration";
 import { fleetWays } from "./fleetWay";
 
 const heat = (packets: number, p50_ns: number): HeatView => ({
@@ -60,18 +59,17 @@ const [queue, xmit, receive, copied] = [
   at("receive", "eth0"),
   at("copied", ""),
 ];
-const shown = (view: FleetView) => fleetWays(view, formatDuration);
 
 test("the parts at each agent and between them are one way for each direction", () => {
   const both = [leg(queue, xmit, 90, 10_000), leg(receive, copied, 80, 60_000)];
   const back = between("db", xmit, "web", receive, { packets: 70 });
-  const ways = shown(fleet({ web: both, db: both }, [back, between("web", xmit, "db", receive)]));
+  const ways = fleetWays(fleet({ web: both, db: both }, [back, between("web", xmit, "db", receive)]));
   expect(ways.map(({ from, to, packets }) => [from, to, packets])).toEqual([
-    ["web", "db", 90],
     ["db", "web", 70],
+    ["web", "db", 90],
   ]);
-  const points = ways[0]?.points ?? [];
-  expect(points.map(({ name, place }) => `${name} at ${place}`)).toEqual([
+  const points = ways[1]?.points ?? [];
+  expect(points.map(({ name, place }) => `${name} ${place}`)).toEqual([
     "queue eth0 at web",
     "xmit eth0 at web",
     "receive eth0 at db",
@@ -83,7 +81,8 @@ test("the parts at each agent and between them are one way for each direction", 
 });
 
 test("a time that the clocks leave open has its upper bound, and drops stand where they were", () => {
-  const open = { p50: { low_ns: 0, high_ns: 50_000, error_ns: 25_000 } };
+  const p50 = { low_ns: 0, high_ns: 50_000, error_ns: 25_000 };
+  const open = { p50, p99: { low_ns: 80_000, high_ns: 90_000, ns: 85_000, error_ns: 5_000 } };
   const told = fleet({ web: [leg(queue, xmit, 90, 10_000)], db: [] }, [between("web", xmit, "db", receive, open)]);
   const drop = {
     place: at("drop", "eth0"),
@@ -95,12 +94,14 @@ test("a time that the clocks leave open has its upper bound, and drops stand whe
   };
   const [first, ...rest] = told.agents;
   const agents = first ? [{ ...first, view: { ...first.view, drops: [drop] } }, ...rest] : [];
-  const [way] = shown({ ...told, agents });
+  const [way] = fleetWays({ ...told, agents });
   expect(way?.points.map(({ notes, lossy }) => [notes, lossy])).toEqual([
     [["4 dropped behind it: QDISC_DROP"], true],
     [[], false],
-    [["at most 50 µs"], false],
+    [[], false],
   ]);
+  expect(way?.points[2]?.both).toEqual(p50);
+  expect(way?.points[2]?.tail).toEqual(open.p99);
 });
 
 test("a machine between two others is on one way, and places that lead back end it", () => {
@@ -109,10 +110,21 @@ test("a machine between two others is on one way, and places that lead back end 
     { web: [leg(queue, xmit, 90, 1)], router: [leg(receive, out, 90, 5), leg(out, receive, 1, 5)], db: [] },
     [between("web", xmit, "router", receive), between("router", out, "db", receive)],
   );
-  const ways = shown(view);
-  expect(ways.map(({ points }) => points.map(({ place }) => place).join(" "))).toEqual(["web web router router db"]);
+  const ways = fleetWays(view);
+  expect(ways.map(({ points }) => points.map(({ place }) => place).join(" "))).toEqual([
+    "at web at web at router at router at db",
+  ]);
 });
 
 test("without packets between agents there is no way", () => {
-  expect(shown(fleet({ web: [leg(queue, xmit, 90, 1)] }, []))).toEqual([]);
+  expect(fleetWays(fleet({ web: [leg(queue, xmit, 90, 1)] }, []))).toEqual([]);
+});
+
+test("two agents with most packets between them stand first, and there and back keep their places", () => {
+  const way = (from: string, to: string, packets: number) => between(from, xmit, to, receive, { packets });
+  const agents = { a: [], b: [], c: [], d: [] };
+  const order = (crossings: BetweenView[]) => fleetWays(fleet(agents, crossings)).map(({ from, to }) => from + to);
+  const quiet = [way("a", "b", 5), way("b", "a", 6)];
+  expect(order([...quiet, way("c", "d", 40), way("d", "c", 41)])).toEqual(["cd", "dc", "ab", "ba"]);
+  expect(order([way("d", "c", 41), way("c", "d", 42), ...quiet])).toEqual(["cd", "dc", "ab", "ba"]);
 });

@@ -3,7 +3,7 @@ import type { FleetView, PacketPlace, TimeView } from "../api/types";
 import { placeWords } from "./heat";
 import type { Point } from "./hops";
 import { number } from "./number";
-import { exact, timeWords } from "./times";
+import { exact, weight } from "./times";
 
 /** A way from one agent to another. Each point has the time from the point before that half of the packets took. */
 export interface FleetWay {
@@ -24,38 +24,34 @@ interface Part {
   readonly from: At;
   readonly to: At;
   readonly packets: number;
+  /** That half of the packets did not exceed; null: the clocks were not compared. */
   readonly time: TimeView | null;
-  /** What is known of a time that is not. */
-  readonly note: string;
+  /** That 99 % of them did not exceed. */
+  readonly tail: TimeView | null;
   readonly crosses: boolean;
 }
 
 const keyOf = ({ agent, place }: At) => `${agent} ${placeWords(place)}`;
 
-function parts(view: FleetView, duration: (ns: number) => string): Part[] {
+function parts(view: FleetView): Part[] {
   const local = view.agents.flatMap(({ agent, view: told }) =>
     told.legs.map((leg) => ({
       from: { agent, place: leg.from },
       to: { agent, place: leg.to },
       packets: leg.times.packets,
       time: exact(leg.times.p50_ns),
-      note: "",
+      tail: exact(leg.times.p99_ns),
       crosses: false,
     })),
   );
-  const between = view.between.map((of) => {
-    const { p50 } = of;
-    const known = p50?.ns != null ? p50 : null;
-    const open = p50 ? timeWords(p50, duration) : "the clocks were not compared";
-    return {
-      from: { agent: of.from_agent, place: of.from },
-      to: { agent: of.to_agent, place: of.to },
-      packets: of.packets,
-      time: known,
-      note: known ? "" : open,
-      crosses: true,
-    };
-  });
+  const between = view.between.map((of) => ({
+    from: { agent: of.from_agent, place: of.from },
+    to: { agent: of.to_agent, place: of.to },
+    packets: of.packets,
+    time: of.p50 ?? null,
+    tail: of.p99 ?? null,
+    crosses: true,
+  }));
   return [...local, ...between];
 }
 
@@ -66,14 +62,16 @@ function drops(view: FleetView, at: At): string[] {
   return here.map(({ packets, reason }) => `${number(packets)} dropped behind it: ${reason}`);
 }
 
+const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
+
 const most = (of: readonly Part[]) => [...of].sort((a, b) => b.packets - a.packets)[0];
 
 /**
- * The ways that most packets took from each agent to another one, the one with most packets first. `duration` writes a
- * time.
+ * The ways that most packets took from each agent to another one. Two agents with most packets between them stand
+ * first. There and back have about as many packets, so they go by name: their places do not change while they run.
  */
-export function fleetWays(view: FleetView, duration: (ns: number) => string): FleetWay[] {
-  const all = parts(view, duration);
+export function fleetWays(view: FleetView): FleetWay[] {
+  const all = parts(view);
   const pairs = new Map<string, Part>();
   for (const part of all.filter(({ crosses }) => crosses)) {
     const pair = `${part.from.agent} ${part.to.agent}`;
@@ -100,29 +98,34 @@ export function fleetWays(view: FleetView, duration: (ns: number) => string): Fl
     return { way, middle };
   });
   const told = ways.map(({ way, middle }) => {
-    const sum = way.reduce((ns, { time }) => ns + (time?.ns ?? 0), 0);
+    const sum = way.reduce((ns, { time }) => ns + weight(time), 0);
     const point = (at: At, part: Part | undefined): Point => {
       const lost = drops(view, at);
-      const ns = part?.time?.ns ?? null;
       return {
         id: keyOf(at),
         tap: "",
         name: placeWords(at.place),
-        place: at.agent,
+        place: `at ${at.agent}`,
         request: part?.time ?? null,
         response: null,
         both: part?.time ?? null,
-        share: sum > 0 ? (ns ?? 0) / sum : 0,
-        notes: [...(part?.note ? [part.note] : []), ...lost],
+        tail: part?.tail ?? null,
+        share: sum > 0 ? weight(part?.time) / sum : 0,
+        notes: lost,
         lossy: lost.length > 0,
       };
     };
     const first = way[0] ?? middle;
     const points = [point(first.from, undefined), ...way.map((part) => point(part.to, part))];
-    const to = points[points.length - 1]?.place ?? "";
-    return { from: first.from.agent, to, points, packets: middle.packets };
+    const last = way[way.length - 1] ?? middle;
+    return { from: first.from.agent, to: last.to.agent, points, packets: middle.packets };
   });
   // A way over three agents is found from the first to the second, and from the second to the third.
   const byName = new Map(told.map((way) => [way.points.map(({ id }) => id).join(" → "), way]));
-  return [...byName.values()].sort((a, b) => b.packets - a.packets);
+  const found = [...byName.values()];
+  const pairOf = ({ from, to }: FleetWay) => [from, to].sort().join(" ");
+  const sums = new Map<string, number>();
+  for (const way of found) sums.set(pairOf(way), (sums.get(pairOf(way)) ?? 0) + way.packets);
+  const sum = (way: FleetWay) => sums.get(pairOf(way)) ?? 0;
+  return found.sort((a, b) => sum(b) - sum(a) || compare(pairOf(a), pairOf(b)) || compare(a.from, b.from));
 }

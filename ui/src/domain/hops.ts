@@ -17,6 +17,8 @@ export interface Point {
   readonly response: TimeView | null;
   /** Request and response together; null at the first point, and where there was no response. */
   readonly both: TimeView | null;
+  /** Of many packets: what 99 % of them did not exceed. */
+  readonly tail?: TimeView | null;
   /** Of the way, 0–1. */
   readonly share: number;
   /** What happened at the device, in words. */

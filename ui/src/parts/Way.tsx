@@ -36,6 +36,7 @@ export function Way({ points, current, oneWay = false, show }: Props) {
               <p className={css.leg}>
                 <span className={css.share} style={{ width: `${point.share * 100}%` }} />
                 <span className={css.both}>{time(point.both)}</span>
+                {point.tail && <span>p99 {time(point.tail)}</span>}
                 {!oneWay && (
                   <span>
                     ↓ {time(point.request)} ↑ {time(point.response)}

@@ -113,8 +113,17 @@ function Told({ view }: { view: FleetView }) {
 
 /** The usual way of packets from agent to agent. */
 function Ways({ view }: { view: FleetView }) {
-  const ways = fleetWays(view, formatDuration);
-  if (ways.length === 0) return null;
+  const ways = fleetWays(view);
+  if (ways.length === 0) {
+    // One agent alone has nobody whom its packets could reach.
+    const compares = view.agents.some(({ met }) => met);
+    if (!compares || view.state !== "running") return null;
+    return (
+      <p className={css.quiet}>
+        No packet is known yet to have gone from one agent to another. That is known about eight seconds after it went.
+      </p>
+    );
+  }
   return (
     <section className={css.ways} aria-label="Way of the packets">
       {ways.map(({ from, to, points, packets }) => (
@@ -122,13 +131,22 @@ function Ways({ view }: { view: FleetView }) {
           <h2>
             {from} → {to}
           </h2>
-          <p>{number(packets)} packets; the time of each part that half of them did not exceed</p>
+          <p>{number(packets)} packets; of each part the time that half of them did not exceed, and 99 % (p99)</p>
           <Way points={points} oneWay />
         </div>
       ))}
     </section>
   );
 }
+
+const MEANINGS = {
+  Sightings: "Packets, counted at each point that saw them",
+  Packets: "Packets whose way at this agent is known",
+  "Reached another": "Packets that left here and that another agent saw arrive",
+  "Only left": "Packets that left here and that no other agent saw arrive: lost, or gone elsewhere",
+  "Only came": "Packets that came here and that no other agent saw leave",
+  Stayed: "Packets from a program of this machine to another one of it",
+};
 
 /** What each agent does, and which of its packets others saw. */
 function Agents({ view }: { view: FleetView }) {
@@ -137,7 +155,7 @@ function Agents({ view }: { view: FleetView }) {
   const more = ["Reached another", "Only left", "Only came", "Stayed", "Dropped"];
   return (
     <section className={css.card} aria-label="Agents">
-      <Table heads={[...heads, ...(meets ? more : []), ""]} words={2}>
+      <Table heads={[...heads, ...(meets ? more : []), ""]} words={2} meanings={MEANINGS}>
         {view.agents.map((agent) => {
           const { view: at } = agent;
           const told = agent.state !== "refused";

@@ -9,23 +9,24 @@ import css from "./PacketsPage.module.css";
 const WHOLE = "the whole way";
 const nameOf = (leg: LegView) => `${placeWords(leg.from)} → ${placeWords(leg.to)}`;
 
-/** A table under these heads, of which the first ones stand over words. */
-export function Table({
-  heads,
-  words = 1,
-  children,
-}: {
+interface TableProps {
   heads: readonly string[];
+  /** So many of the first heads stand over words. */
   words?: number;
+  /** What a head means, where one word does not say it. */
+  meanings?: Readonly<Record<string, string>>;
   children: ReactNode;
-}) {
+}
+
+/** A table under these heads. */
+export function Table({ heads, words = 1, meanings = {}, children }: TableProps) {
   return (
     <div className={css.scroll}>
       <table className={css.table}>
         <thead>
           <tr>
             {heads.map((head, n) => (
-              <th key={head} scope="col" data-words={n < words || undefined}>
+              <th key={head} scope="col" data-words={n < words || undefined} title={meanings[head]}>
                 {head}
               </th>
             ))}
@@ -51,13 +52,17 @@ export interface LegRow {
 
 /** The parts of the way at one machine, and all of it. */
 export function legRows(legs: readonly LegView[], total: HeatView, agent?: string): LegRow[] {
-  const row = (name: string, times: HeatView, jitter: string, whole: boolean): LegRow => ({
-    name,
-    times,
-    whole,
-    cells: [formatDuration(times.p50_ns), formatDuration(times.p99_ns), formatDuration(times.p999_ns), jitter],
-    ...(agent === undefined ? {} : { agent }),
-  });
+  const row = (name: string, times: HeatView, jitter: string, whole: boolean): LegRow => {
+    // Without a packet there is no time.
+    const words = (ns: number) => (times.packets > 0 ? formatDuration(ns) : "");
+    return {
+      name,
+      times,
+      whole,
+      cells: [words(times.p50_ns), words(times.p99_ns), words(times.p999_ns), jitter],
+      ...(agent === undefined ? {} : { agent }),
+    };
+  };
   const parts = legs.map((leg) => row(nameOf(leg), leg.times, formatDuration(leg.jitter_ns), false));
   return [...parts, row(WHOLE, total, "", true)];
 }
