@@ -64,8 +64,9 @@ pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
     let wipes = std::io::stdout().is_terminal() && wish.format == Format::Text;
     let shows = wish.format == Format::Text && (wish.live || wipes);
     let (mut had, mut ending, mut showed, mut heard) = (0, false, Instant::now(), Instant::now());
-    let mut changing = false;
+    let (mut changing, mut seeing) = (false, 0);
     loop {
+        seeing = say_seeing(&view, seeing);
         if file.was_changed() && !ending {
             match changed(wish, config, &number) {
                 Ok(now) => (view, changing) = (now, true),
@@ -158,6 +159,18 @@ fn say_changed(view: &Value) -> bool {
         eprintln!("wirespan: {}: {}", shown(&agent["agent"]), shown(&agent["why"]));
     }
     true
+}
+
+/// Says at how many agents packets are seen, once each has said whether it runs the program, and when one more does.
+/// Returns how many that are; at `before` of them they were seen before.
+fn say_seeing(view: &Value, before: usize) -> usize {
+    let agents = || list(&view["agents"]);
+    let seeing = agents().filter(|agent| agent["state"] == "running").count();
+    if seeing <= before || agents().any(|agent| agent["state"] == "asked") {
+        return before;
+    }
+    eprintln!("wirespan: packets are seen at {seeing} of {} agents", agents().count());
+    seeing
 }
 
 fn list(of: &Value) -> impl Iterator<Item = &Value> {

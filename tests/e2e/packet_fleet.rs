@@ -52,7 +52,7 @@ fn agents_that_let_a_server_run_a_program_and_one_that_vanishes() {
     let (token, ui) = (token.to_str().unwrap(), place.ui());
     let text = format!(
         "filter: {{protocol: udp, destination_port: 7041, netns: [{}, {}]}}\nwhere: [queue, receive]\n\
-         action: [record, count, latency]\nfor: 8s\n",
+         action: [record, count, latency]\nfor: 60s\n",
         spaces.name(0),
         spaces.name(1)
     );
@@ -63,6 +63,8 @@ fn agents_that_let_a_server_run_a_program_and_one_that_vanishes() {
     let mut client = Running::start(WIRESPAN, &[&all[..], &["--pcapng", copy.to_str().unwrap()]].concat());
     let asked = client.wait_for("agents were asked");
     assert!(asked.contains("3 agents"), "{asked}");
+    // An agent does not see what is sent before its programs are attached.
+    client.wait_for("packets are seen at 2 of 3 agents");
     let stdout = reader(client.0.stdout.take());
     let sender = spaces.python(0, SENDER, &["10.214.1.2", "7041", &stop]);
     // Both have told something when one vanishes.
@@ -71,6 +73,7 @@ fn agents_that_let_a_server_run_a_program_and_one_that_vanishes() {
     std::thread::sleep(Duration::from_millis(500));
     std::fs::write(&stop, "").unwrap();
     let sent: u64 = String::from_utf8(sender.finish(Duration::from_secs(30)).stdout).unwrap().trim().parse().unwrap();
+    client.signal(rustix::process::Signal::TERM);
     let done = client.finish(Duration::from_secs(60));
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     let told = String::from_utf8(stdout.recv_timeout(Duration::from_secs(10)).unwrap()).unwrap();
@@ -217,9 +220,8 @@ fn a_program_of_agents_chooses_packets_by_the_spans_of_their_server() {
         (!found.stdout.is_empty()).then_some(())
     });
     let mut client = Running::start(WIRESPAN, &args);
-    client.wait_for("agents were asked");
+    client.wait_for("packets are seen at 1 of 1 agents");
     let stdout = reader(client.0.stdout.take());
-    // The programs are attached within a second or two.
     for _ in 0..30 {
         ask(0);
         ask(1);
