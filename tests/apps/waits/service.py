@@ -7,7 +7,7 @@ Paths are /WHAT/MS/ID. `spin` runs for MS, `sleep` sleeps, `call` asks the leaf 
 `lock` waits for that lock; `mix` runs, sleeps and calls. `keep` writes to a file for MS with the lock, each time until
 the disk has it, and `convoy` waits for a lock whose holder waits for that one. `disk` writes in the same way without a
 lock, `pipe` and `socket` wait for bytes that another thread sends after MS, `child` waits for a process that takes MS.
-`nap` (of a loop) lets others run for MS. All times are in seconds, measured here.
+`nap` (of a loop) lets others run for MS. All times are in seconds, measured here; `queued` is the kernel's own.
 """
 
 import asyncio
@@ -107,10 +107,16 @@ def other_work(what, seconds):
     return 0.0
 
 
+def queued():
+    """How long this thread has been ready without a processor so far."""
+    with open(f"/proc/self/task/{threading.get_native_id()}/schedstat") as clocks:
+        return int(clocks.read().split()[1]) / 1e9
+
+
 def work(path):
     _, what, ms, _ = path.split("/")
     seconds, slept, called = int(ms) / 1000, 0.0, 0.0
-    began, ran = time.monotonic(), time.thread_time()
+    began, ran, ready = time.monotonic(), time.thread_time(), queued()
     if what in ("spin", "mix"):
         spin(seconds)
     if what in ("sleep", "mix"):
@@ -127,6 +133,7 @@ def work(path):
     return {
         "path": path,
         "ran": time.thread_time() - ran,
+        "queued": queued() - ready,
         "slept": slept,
         "called": called,
         "took": time.monotonic() - began,
@@ -162,7 +169,8 @@ async def page(reader, writer):
         began = time.monotonic()
         if "/nap/" in path:
             await asyncio.sleep(int(path.split("/")[2]) / 1000)
-            done = {"path": path, "ran": 0.0, "slept": 0.0, "called": 0.0, "took": time.monotonic() - began}
+            nothing = dict.fromkeys(("ran", "queued", "slept", "called"), 0.0)
+            done = {"path": path, **nothing, "took": time.monotonic() - began}
         else:
             done = work(path)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
