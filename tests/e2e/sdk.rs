@@ -144,14 +144,25 @@ impl Told<'_> {
         self.truth[what].as_f64().unwrap() * 1e3
     }
 
+    /// The waits of which this holds, by kind and resource, ms.
+    fn waits(&self, holds: impl Fn(&str, &str) -> bool) -> Vec<f64> {
+        let of = |wait: &&BTreeMap<String, String>| {
+            let told = |key: &str| wait.get(key).map_or("", String::as_str);
+            holds(told("wirespan.wait.kind"), told("wirespan.wait.resource"))
+        };
+        let events = self.span.events.iter().filter(of);
+        events.map(|e| e["wirespan.wait.duration"].parse::<f64>().unwrap() / 1e6).collect()
+    }
+
     /// Its sleeps; of a goroutine, the times in which no thread ran it.
     fn slept(&self) -> Vec<f64> {
-        let is_sleep = |wait: &BTreeMap<String, String>| {
-            let of = |key: &str, value: &str| wait.get(key).is_some_and(|told| told == value);
-            of("wirespan.wait.kind", "sleep") || of("wirespan.wait.resource", "parked")
-        };
-        let events = self.span.events.iter().filter(|event| is_sleep(event));
-        events.map(|e| e["wirespan.wait.duration"].parse::<f64>().unwrap() / 1e6).collect()
+        self.waits(|kind, resource| kind == "sleep" || resource == "parked")
+    }
+
+    /// How long its runtime stopped it. Java's VM stops all threads to collect garbage and at other safepoints: for up
+    /// to 58 ms on a busy machine, since each thread must run to its stop.
+    fn stopped(&self) -> f64 {
+        self.waits(|_, resource| matches!(resource, "safepoint" | "garbage collection")).iter().sum()
     }
 
     /// When the thread ran is known of its waits. The kernel may have no room for all waits of a request that is
@@ -181,7 +192,7 @@ impl Told<'_> {
             ("it ran for longer", self.part("on_cpu") + unknown >= ran - OFF_MS),
             // The request's own span sleeps in those within it.
             ("it slept for longer", self.part("blocked") + unknown >= slept_at_least),
-            ("it slept for less", name == "request" || self.part("blocked") <= slept + BESIDES_MS),
+            ("it slept for less", name == "request" || self.part("blocked") <= slept + self.stopped() + BESIDES_MS),
             (
                 "its call took longer",
                 name != "call" || self.part("children") + self.part("run_queue") + unknown >= MS - OFF_MS,
@@ -197,6 +208,9 @@ impl std::fmt::Debug for Told<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let parts: Vec<String> = PARTS.iter().map(|p| format!("{p} {:.2}", self.part(p))).collect();
         let evidence = self.span.attr("wirespan.wait.evidence");
-        write!(f, "{} by {evidence} [{}]", self.truth, parts.join(", "))
+        write!(f, "{} by {evidence} [{}]", self.truth, parts.join(", "))?;
+        let waits =
+            self.span.events.iter().filter(|wait| wait.get("wirespan.wait.kind").is_some_and(|k| k != "run-queue"));
+        waits.into_iter().try_for_each(|wait| write!(f, "\n  {wait:?}"))
     }
 }

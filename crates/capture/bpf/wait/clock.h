@@ -39,20 +39,27 @@ static __always_inline __u64 running_ns(__s64 now, __s64 arrived)
 	return gap > 0 ? gap : 0;
 }
 
-static __always_inline void read_clocks(struct task_struct *task, struct ws_clocks *c, __u64 now)
+/* How long the current thread has run. What the scheduler has added up is as old as the last tick. */
+static __always_inline __u64 on_cpu_ns(struct task_struct *task, __u64 now)
 {
 	__u64 ran = task->se.sum_exec_runtime, since;
-	struct task_group *group;
 
-	c->on_cpu_ns = ran;
-	c->queued_ns = c->limited_ns = 0;
-	/* What the scheduler has added up is as old as the last tick. */
 	if (bpf_core_field_exists(task->sched_info) && bpf_core_field_exists(task->se.prev_sum_exec_runtime)) {
 		since = task->se.prev_sum_exec_runtime + running_ns(now, task->sched_info.last_arrival);
 		if (since > ran && since < ran + WS_LONGEST_TICK_NS)
-			c->on_cpu_ns = since;
-		c->queued_ns = task->sched_info.run_delay;
+			return since;
 	}
+	return ran;
+}
+
+static __always_inline void read_clocks(struct task_struct *task, struct ws_clocks *c, __u64 now)
+{
+	struct task_group *group;
+
+	c->on_cpu_ns = on_cpu_ns(task, now);
+	c->queued_ns = c->limited_ns = 0;
+	if (bpf_core_field_exists(task->sched_info))
+		c->queued_ns = task->sched_info.run_delay;
 	if (!c->on_cpu_ns)
 		c->on_cpu_ns = 1; /* a thread that was just born; 0 says that the clocks are not known */
 	if (!bpf_core_field_exists(task->sched_task_group))

@@ -13,10 +13,12 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, 0);
 	__u32 cpu = bpf_get_smp_processor_id(), first, size;
 	struct scratch *to = bpf_map_lookup_elem(&scratches, &cpu);
+	__u64 now = bpf_ktime_get_ns();
 	struct ws_waits *head;
 
 	if (!s || !r || !to)
 		return 0;
+	wait_ended_unseen(task, r, now, on_cpu_ns(task, now));
 	first = r->taken;
 	if (r->next - first > WS_WAITS_KEPT) {
 		first = r->next - WS_WAITS_KEPT;

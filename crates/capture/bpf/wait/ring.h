@@ -13,6 +13,7 @@ struct wait_ring {
 	__u32 next;	     /* number of the next wait */
 	__u32 taken;	     /* number of the first wait that user space has not got */
 	__u64 limited_ns;
+	__u64 on_cpu_ns;   /* how long it had run when it stopped last */
 	__u64 turn;	   /* the actor whose turn it is on this thread (turns.h); 0: none is known */
 	__u64 runs_at;	   /* where the runtime keeps the actor that this thread runs: 0 there if it runs none */
 	__u32 turn_number; /* of that turn among those of the actor */
@@ -190,26 +191,6 @@ static __always_inline void take_waker(struct wait_ring *r, struct ws_wait *w)
 	w->woken_ns = woke->woken_ns < w->stopped_ns ? w->stopped_ns : woke->woken_ns;
 }
 
-/* The thread stops. */
-static __always_inline void wait_begins(void *ctx, struct task_struct *task, struct wait_ring *r, bool preempted,
-					__u64 now)
-{
-	struct ws_wait *w = wait_at(r, r->next);
-	__u64 state = state_of(task);
-
-	__builtin_memset(w, 0, sizeof(*w));
-	w->stopped_ns = now;
-	w->state = preempted || !state ? WS_WAIT_READY : state & 1 ? WS_WAIT_SLEEPS : WS_WAIT_UNINTERRUPTIBLE;
-	r->limited_ns = limited_ns(task);
-	r->epoch = waits_epoch;
-	r->open = 1;
-	describe_call(w, task);
-	if (w->state != WS_WAIT_READY) {
-		turn_may_end(r, task, now);
-		w->stack = take_stack(ctx, task);
-	}
-}
-
 /* Whether the thread waits. A thread that stopped before the programs were attached again may have run meanwhile. */
 static __always_inline bool is_open(struct wait_ring *r)
 {
@@ -228,6 +209,40 @@ static __always_inline void wait_ends(struct task_struct *task, struct wait_ring
 	w->ran_ns = now;
 	r->open = 0;
 	r->next++;
+}
+
+/*
+ * A thread that runs seems to wait: it went on while no program ran, and has run since then. Some machines run none
+ * while a process of their own leaves the processor.
+ */
+static __always_inline void wait_ended_unseen(struct task_struct *task, struct wait_ring *r, __u64 now, __u64 on_cpu_ns)
+{
+	__u64 ran_ns = now - (on_cpu_ns - r->on_cpu_ns), stopped_ns = wait_at(r, r->next)->stopped_ns;
+
+	wait_ends(task, r, ran_ns < stopped_ns ? stopped_ns : ran_ns);
+}
+
+/* The thread stops. */
+static __always_inline void wait_begins(void *ctx, struct task_struct *task, struct wait_ring *r, bool preempted,
+					__u64 now)
+{
+	__u64 state = state_of(task), on_cpu_ns = task->se.sum_exec_runtime;
+	struct ws_wait *w;
+
+	wait_ended_unseen(task, r, now, on_cpu_ns);
+	r->on_cpu_ns = on_cpu_ns;
+	w = wait_at(r, r->next);
+	__builtin_memset(w, 0, sizeof(*w));
+	w->stopped_ns = now;
+	w->state = preempted || !state ? WS_WAIT_READY : state & 1 ? WS_WAIT_SLEEPS : WS_WAIT_UNINTERRUPTIBLE;
+	r->limited_ns = limited_ns(task);
+	r->epoch = waits_epoch;
+	r->open = 1;
+	describe_call(w, task);
+	if (w->state != WS_WAIT_READY) {
+		turn_may_end(r, task, now);
+		w->stack = take_stack(ctx, task);
+	}
 }
 
 /*
