@@ -189,15 +189,6 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	return 0;
 }
 
-/*
- * The result of the call, read once more: what the part for flows has learnt of it would double the ways that the
- * verifier follows from here on.
- */
-static __always_inline int result_again(const unsigned long long *ctx)
-{
-	return *(const volatile unsigned long long *)&ctx[1];
-}
-
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 {
@@ -208,7 +199,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 	hold_processor(); /* at once: meanwhile the kernel drops the calls of other tasks */
 	if (counts_flows())
 		flow_message(sk, WS_EGRESS, ret);
-	sent(sk, result_again(ctx), t);
+	sent(sk, ret, t);
 	leave_processor();
 	return 0;
 }
@@ -284,7 +275,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 		count(WS_C_PEEKS);
 		forget_held(task);
 	} else {
-		received(sk, result_again(ctx), t);
+		received(sk, ret, t);
 	}
 	leave_processor();
 	return 0;
