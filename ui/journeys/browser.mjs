@@ -11,21 +11,11 @@ export const root = fileURLToPath(new URL("../..", import.meta.url));
 /** Starts the sample server (built if need be) on a free port; `visits` 0 gives an empty store. */
 export async function startServer(visits) {
   const profile = existsSync(join(root, "target/debug")) ? [] : ["--release"];
-  const args = [
-    "run",
-    "--quiet",
-    ...profile,
-    "-p",
-    "wirespan-view",
-    "--example",
-    "serve_sample",
-    "--",
-    "0",
-    String(visits),
-  ];
+  const given = ["0", String(visits)];
+  const run = ["run", "--quiet", ...profile, "-p", "wirespan-view", "--example", "serve_sample", "--", ...given];
   const built = process.env.WIRESPAN_SAMPLE;
-  const [command, given] = built ? [built, args.slice(args.indexOf("--") + 1)] : ["cargo", args];
-  const child = spawn(command, given, { cwd: root, stdio: ["ignore", "pipe", "inherit"], detached: true });
+  const [command, args] = built ? [built, given] : ["cargo", run];
+  const child = spawn(command, args, { cwd: root, stdio: ["ignore", "pipe", "inherit"], detached: true });
   const url = await new Promise((resolve, reject) => {
     let text = "";
     child.stdout.on("data", (chunk) => {

@@ -52,8 +52,17 @@ pub(crate) fn make_array(of: &impl MapCore, name: &str, size: u32, entries: u32)
     make(of, MapType::Array, name, (4, size), entries, BPF_F_INNER_MAP)
 }
 
+/// Puts a table into a box in place of another one, with the entries of that.
+pub(crate) fn replace(old: &MapHandle, new: &MapHandle, of: &impl MapCore) -> libbpf_rs::Result<()> {
+    copy(old, new, MapFlags::ANY);
+    put(new, of)?;
+    // No program uses the old table any more: the kernel waits for those that run. What came meanwhile is copied.
+    copy(old, new, MapFlags::NO_EXIST);
+    Ok(())
+}
+
 /// Copies entries. One that is gone meanwhile, or is there already, is left out.
-pub(crate) fn copy(from: &MapHandle, to: &MapHandle, flags: MapFlags) {
+fn copy(from: &MapHandle, to: &MapHandle, flags: MapFlags) {
     for key in from.keys() {
         if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {
             let _ = to.update(&key, &value, flags);

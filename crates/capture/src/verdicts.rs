@@ -46,8 +46,7 @@ impl Verdicts {
 
     fn grow(&mut self) {
         let grown = new(MANY).and_then(|table| {
-            boxes::copy(&self.table, &table, MapFlags::ANY);
-            boxes::put(&table, &self.place).map_err(bpf("putting the table of verdicts into its box"))?;
+            boxes::replace(&self.table, &table, &self.place).map_err(bpf("replacing the table of verdicts"))?;
             Ok(table)
         });
         self.entries = MANY; // also if there is no memory: it is not tried again

@@ -2,7 +2,7 @@
 //! start, so it is made when a process is met that needs it, before that process is probed.
 
 use crate::boxes;
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object, OpenObject};
+use libbpf_rs::{MapCore as _, MapHandle, Object, OpenObject};
 use std::collections::HashMap;
 
 /// Sizes of a table's key and value, bytes, by the table's name.
@@ -100,13 +100,9 @@ impl Table {
         let entries = if has_few { FEW.1 } else { self.entries };
         self.is_whole = entries == self.entries; // also if there is no memory: it is not tried again
         let table = boxes::new_table(name, self.shape, entries)?;
-        if let Some(few) = &self.made {
-            boxes::copy(few, &table, MapFlags::ANY);
-        }
-        boxes::put(&table, &self.place)?;
-        // No program uses the old table any more: the kernel waits for those that run. What came meanwhile is copied.
-        if let Some(few) = &self.made {
-            boxes::copy(few, &table, MapFlags::NO_EXIST);
+        match &self.made {
+            Some(few) => boxes::replace(few, &table, &self.place)?,
+            None => boxes::put(&table, &self.place)?,
         }
         self.made = Some(table);
         Ok(())
