@@ -57,8 +57,11 @@ class Service:
 def competitors():
     """Two processes that never sleep, on the first processor that is allowed; gives that processor."""
     cpu = min(os.sched_getaffinity(0))
-    command = ["timeout", "20", sys.executable, "-c", f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile 1: pass"]
-    both = [subprocess.Popen(command) for _ in range(2)]
+    spin = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nprint(flush=True)\nwhile 1: pass"
+    command = ["timeout", "20", sys.executable, "-c", spin]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    for process in both:
+        process.stdout.readline()  # it is there, and competes from now on
     try:
         yield cpu
     finally:
