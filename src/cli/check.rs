@@ -20,6 +20,7 @@ pub(crate) fn check(args: CheckArgs, config: &Config) -> Result<ExitCode> {
     let options = wirespan_capture::Options {
         propagate: wirespan_capture::Propagate::Auto,
         propagate_options: true,
+        programs_from_start: true,
         ..capture_options(config)?
     };
     let capture = match Capture::open(&options, &Targets::default()) {

@@ -21,6 +21,7 @@ pub(crate) fn capture_options(config: &Config) -> Result<wirespan_capture::Optio
         messages: c.messages,
         flows: config.flows.enabled.then_some(flows),
         hooks_from_start: c.hooks_from_start,
+        programs_from_start: false,
         propagate_options: c.propagate_option,
         runtimes: c.runtimes,
         attach_java: c.attach_java,

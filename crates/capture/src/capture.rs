@@ -1,5 +1,6 @@
 //! Loads and attaches the programs that this kernel takes, and reads their records.
 
+use crate::beside;
 use crate::clock::Clock;
 use crate::error::{bpf, listen_to_libbpf, CaptureError};
 use crate::features::{self, Feature, MessageRung, Program};
@@ -7,7 +8,6 @@ use crate::inject::{self, Propagate};
 use crate::load::{at_root_cgroup, blame_age, choose, load_survivors, uprobes, Loaded};
 use crate::object::WirespanSkel;
 use crate::on_demand::{self, OnDemand};
-use crate::preemption::Preemption;
 use crate::privilege;
 use crate::ring::Ring;
 use crate::source::calls::{CallSet, Recorder};
@@ -24,7 +24,8 @@ use libbpf_rs::btf::types::{Func, Struct, Typedef};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
 use std::any::Any;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 use wirespan_model::event::MAX_PAYLOAD_BYTES;
@@ -36,6 +37,8 @@ const SOME: usize = 64;
 /// Loaded programs. Dropping it detaches everything and frees every map. Lives in one thread.
 pub struct Capture {
     // The order of the fields is the order of dropping: first the hooks, then the reader, then the maps.
+    /// The hooks of programs that were loaded beside the object, and the programs: so that their memory can be told.
+    _beside: (Vec<OwnedFd>, Vec<OwnedFd>),
     links: Vec<Link>,
     on_demand: OnDemand,
     /// Attaches the uprobes.
@@ -95,8 +98,8 @@ impl Capture {
         }
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
-        let Loaded { mut skel, mut programs, mut refused, shapes } =
-            load_survivors(options, targets, &wanted, Preemption::of(&btf)).map_err(blame_age)?;
+        let Loaded { mut skel, mut programs, mut refused, shapes, beside, late, of_probes } =
+            load_survivors(options, targets, &wanted, &btf).map_err(blame_age)?;
         choose(&mut skel, targets)?;
         let verdicts = Verdicts::open(&skel, options.messages)?;
         let mut ring =
@@ -106,6 +109,8 @@ impl Capture {
         let injects = programs.iter().any(|p| p.name.starts_with(inject::USES_SOCKET_MAP));
         let sockets = if injects { skel.maps.inject_sockets.as_fd().as_raw_fd() } else { -1 };
         let mut injection = Vec::new();
+        let hooks: io::Result<Vec<_>> = beside.iter().map(beside::attach).collect();
+        let beside = (hooks.map_err(|e| bpf("attaching a kernel program")(e.into()))?, beside);
         for last in [false, true] {
             for program in skel.object_mut().progs_mut() {
                 let name = program.name().to_str();
@@ -156,7 +161,8 @@ impl Capture {
         }
         let mut waits = Follower::new(&skel, &names);
         waits.record(&mut skel, options.waits, || targets.processes());
-        let mut on_demand = OnDemand::new(&names, &mut skel, targets);
+        let on_demand = OnDemand::new(&names, &mut skel, targets, late);
+        let mut on_demand = on_demand.map_err(|e| bpf("loading kernel programs")(e.into()))?;
         on_demand.want_waits(options.waits.is_some());
         on_demand.attach(&mut skel, &mut links);
         let mut features = features::table(rung, &names, &refused, has);
@@ -167,7 +173,7 @@ impl Capture {
         if !adopting.is_empty() {
             source::adopt(&adopting, &skel, &targets.processes(), &mut grown);
         }
-        let uprobes = uprobes(&skel, &programs);
+        let uprobes = uprobes(&skel, &programs, of_probes);
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
             let facts = FactMaps::open(skel.object()).map_err(bpf("opening the maps of facts"))?;
             let lives = MapHandle::try_from(&skel.maps.lives).map_err(bpf("opening the ring of processes"))?;
@@ -183,6 +189,7 @@ impl Capture {
         let sees_calls = ["call_enter", "call_exit"].iter().all(|name| names.contains(name));
         let clock = Clock::now();
         Ok(Capture {
+            _beside: beside,
             on_demand,
             links,
             watcher,

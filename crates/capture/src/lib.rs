@@ -6,6 +6,7 @@
 //! Nothing of a process that is not a target is copied: the filter is the first thing each program does.
 
 mod attach;
+mod beside;
 mod boxes;
 mod capture;
 #[cfg(feature = "checked-records")]
@@ -23,6 +24,7 @@ mod options;
 pub mod packet;
 mod perf;
 mod preemption;
+mod prepared;
 pub mod privilege;
 mod ring;
 mod runtime;

@@ -1,21 +1,26 @@
 //! Loads the kernel programs: sizes the maps, writes the targets into them, and leaves out programs that the kernel
 //! refuses.
 
+use crate::beside::Beside;
 use crate::clock;
 use crate::error::{bpf, clear_log, failed_program, reason, CaptureError};
 use crate::features::Program;
 use crate::inject::{self, USES_SOCKET_MAP};
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
+use crate::on_demand;
 use crate::preemption::Preemption;
+use crate::prepared::{self, Prepared};
 use crate::source::{Source, SOURCES};
 use crate::targets::{descendants, Targets};
 use crate::uprobe::{shapes, Programs, Shapes};
 use crate::Options;
+use libbpf_rs::btf::Btf;
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject, ProgramMut};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 fn open(
@@ -98,6 +103,12 @@ pub(crate) struct Loaded {
     pub(crate) refused: Vec<(&'static str, String)>,
     /// The shapes of tables that are made later.
     pub(crate) shapes: Shapes,
+    /// Programs that were loaded beside the object.
+    pub(crate) beside: Vec<OwnedFd>,
+    /// Programs that are loaded after the start.
+    pub(crate) late: Vec<Prepared>,
+    /// Programs of probes that are loaded when a process needs them.
+    pub(crate) of_probes: Vec<Prepared>,
 }
 
 /// Loads as many programs as the kernel takes: leaves out each program that it refuses, and tries the rest again.
@@ -105,17 +116,36 @@ pub(crate) fn load_survivors(
     options: &Options,
     targets: &Targets,
     wanted: &[&'static Program],
-    preemption: Preemption,
+    btf: &Btf<'_>,
 ) -> Result<Loaded, CaptureError> {
     let mut programs = wanted.to_vec();
     let mut refused = Vec::new();
+    let preemption = Preemption::of(btf);
+    let mut side_by_side = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
     loop {
         clear_log();
         let mut open = open(options, targets, &programs, preemption)?;
         let shapes = shapes(open.open_object_mut()).map_err(bpf("leaving out tables"))?;
-        let error = match open.load() {
-            Ok(skel) => return Ok(Loaded { skel, programs, refused, shapes }),
-            Err(error) => error,
+        prepared::prepare(&mut open).map_err(bpf("preparing the kernel programs"))?;
+        let is = |name: &str, of: &dyn Fn(&Program) -> bool| programs.iter().any(|p| p.name == name && of(p));
+        let of_probes = |name: &str| !options.programs_from_start && is(name, &Program::is_uprobe);
+        let late = |name: &str| is(name, &|p| on_demand::may_be_late(p, options));
+        let beside = if side_by_side { longest(&mut open) } else { Vec::new() };
+        let beside = |name: &str| beside.iter().any(|of| of == name);
+        let mut take = |which: &dyn Fn(&str) -> bool| prepared::take(&mut open, btf, which);
+        let (of_probes, late, beside) = (take(&of_probes), take(&late), take(&beside));
+        let beside = Beside::begin(beside);
+        let loaded = open.load();
+        let beside = beside.and_then(Beside::end); // also if the object was refused
+        let error = match (loaded, beside) {
+            (Ok(skel), Ok(beside)) => return Ok(Loaded { skel, programs, refused, shapes, beside, late, of_probes }),
+            // One after the other, libbpf says which program the kernel refuses, and why.
+            (Ok(_), Err(error)) => {
+                tracing::debug!(%error, "programs are loaded one after the other");
+                side_by_side = false;
+                continue;
+            }
+            (Err(error), _) => error,
         };
         let failed = failed_program();
         let why = reason();
@@ -139,6 +169,23 @@ pub(crate) fn load_survivors(
     }
 }
 
+/// Programs that are verified in threads of their own.
+const BESIDE: usize = 4;
+
+/// The longest programs of a prepared object, of those that are attached once, with the first ones, to a tracepoint.
+fn longest(open: &mut OpenWirespanSkel<'static>) -> Vec<String> {
+    let mut all = Vec::new();
+    for program in open.open_object_mut().progs_mut() {
+        let (Some(name), Some(section)) = (program.name().to_str(), program.section().to_str()) else { continue };
+        let is_first = !on_demand::waits(name) && !SOURCES.iter().any(|s| s.attaches_last() && s.owns(name));
+        if program.autoload() && is_first && section.starts_with(prepared::TRACEPOINT) {
+            all.push((program.insn_cnt(), name.to_string()));
+        }
+    }
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    all.into_iter().take(BESIDE).map(|(_, name)| name).collect()
+}
+
 /// Files that show where the root of the cgroups is mounted; every process of this machine or container is below it.
 const ROOT_CGROUPS: [&str; 2] = ["/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/unified/cgroup.controllers"];
 
@@ -149,13 +196,14 @@ pub(crate) fn at_root_cgroup(program: &ProgramMut<'_>) -> Result<Link, String> {
     program.attach_cgroup(directory.as_raw_fd()).map_err(|e| format!("attaching to {}: {e}", root.display()))
 }
 
-/// The uprobe programs that were loaded.
-pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&'static Program]) -> Programs {
-    let fds = skel.object().progs().filter_map(|program| {
-        let of = loaded.iter().find(|p| p.is_uprobe() && program.name().to_str() == Some(p.name))?;
-        Some((of.name, program.as_fd().as_raw_fd()))
-    });
-    Programs(fds.collect())
+/// The uprobe programs: those that were loaded, and those that are loaded later.
+pub(crate) fn uprobes(skel: &WirespanSkel<'static>, programs: &[&'static Program], later: Vec<Prepared>) -> Programs {
+    let uprobes: Vec<_> = programs.iter().copied().filter(|p| p.is_uprobe()).collect();
+    let of = |name: &OsStr| uprobes.iter().copied().find(|p| name.to_str() == Some(p.name));
+    let later = later.into_iter().filter_map(|one| Some((of(OsStr::new(&one.name))?, one)));
+    let loaded = skel.object().progs().filter(|program| program.autoload());
+    let loaded = loaded.filter_map(|program| Some((of(program.name())?, program.as_fd().as_raw_fd())));
+    Programs::new(loaded, later)
 }
 
 /// Writes the targets into the maps.

@@ -11,15 +11,24 @@
 //! | a process that takes messages from a queue and has children | what they read from pipes is not followed |
 //! | an io_uring, in its first 20 ms or so | bytes that cannot be read |
 
+use crate::beside;
+use crate::features::{Program, PERF_EVENT};
 use crate::object::WirespanSkel;
 use crate::perf;
+use crate::prepared::Prepared;
+use crate::privilege;
 use crate::targets::Targets;
 use crate::wire::contract::{
     WS_HOOK_CALLS, WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE, WS_HOOK_WAITS, WS_SAMPLES_PER_SECOND,
 };
+use crate::Options;
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, ProgramType};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::mpsc::{channel, Receiver};
 
 const PROGRAMS: [(&str, u32); 10] = [
     ("tcp_sendmsg_locked", WS_HOOK_SENDS),
@@ -39,6 +48,14 @@ pub(crate) fn waits(program: &str) -> bool {
     PROGRAMS.iter().any(|(name, _)| *name == program)
 }
 
+/// Whether the program may even be loaded after the start: few need it, and the kernel verifies it for long.
+pub(crate) fn may_be_late(program: &Program, options: &Options) -> bool {
+    let waits = if options.waits.is_none() { WS_HOOK_WAITS } else { 0 };
+    let hook = PROGRAMS.iter().find(|(name, _)| *name == program.name).map_or(0, |(_, hook)| *hook);
+    let is_late = hook & (WS_HOOK_SPLICE | waits) != 0 && program.tracepoint != PERF_EVENT;
+    is_late && !options.programs_from_start && !options.hooks_from_start
+}
+
 /// The programs that are not attached yet, and those that are attached for a time.
 #[derive(Default)]
 pub(crate) struct OnDemand {
@@ -47,6 +64,9 @@ pub(crate) struct OnDemand {
     wanted: u32,
     /// The programs that are attached for them.
     for_a_time: Vec<(&'static str, u32, Link)>,
+    late: Late,
+    /// Late programs that are attached.
+    late_attached: Vec<(&'static str, u32, OwnedFd)>,
     /// Number of programs attached since the start.
     pub(crate) attached: u64,
 }
@@ -54,18 +74,24 @@ pub(crate) struct OnDemand {
 impl OnDemand {
     /// Keeps those programs that were loaded. A program is wanted at once if a target needs it already, or if no kernel
     /// program could report the need.
-    pub(crate) fn new(loaded: &[&str], skel: &mut WirespanSkel<'static>, targets: &Targets) -> Self {
+    pub(crate) fn new(
+        loaded: &[&str],
+        skel: &mut WirespanSkel<'static>,
+        targets: &Targets,
+        late: Vec<Prepared>,
+    ) -> io::Result<Self> {
         let waiting = PROGRAMS.into_iter().filter(|(name, _)| loaded.contains(name)).collect();
         if !loaded.contains(&"io_uring_create") || targets.all {
             want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING);
         }
         look_for_rings(skel, &targets.processes());
-        OnDemand { waiting, ..OnDemand::default() }
+        Ok(OnDemand { waiting, late: Late::load(late)?, ..OnDemand::default() })
     }
 
     /// Detaches the programs of waits and of system calls, and attaches nothing from now on.
     pub(crate) fn end(&mut self) {
         self.for_a_time.clear();
+        self.late_attached.retain(|(_, hook, _)| !is_for_a_time(*hook));
         self.waiting.clear();
     }
 
@@ -88,6 +114,7 @@ impl OnDemand {
         self.wanted &= !hook;
         let mut names: Vec<_> =
             self.for_a_time.extract_if(.., |(_, of, _)| *of == hook).map(|(name, ..)| name).collect();
+        names.extend(self.late_attached.extract_if(.., |(_, of, _)| *of == hook).map(|(name, ..)| name));
         // The clock of each processor has a link of its own.
         names.dedup();
         self.waiting.extend(names.into_iter().map(|name| (name, hook)));
@@ -100,29 +127,86 @@ impl OnDemand {
         if self.waiting.iter().all(|(_, hook)| wanted & hook == 0) {
             return;
         }
-        let (now, later): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(_, hook)| wanted & hook != 0);
+        self.late.take();
+        let late = &self.late;
+        let can = |name: &str, hook: &u32| wanted & hook != 0 && !late.is_loading(name);
+        let (now, later): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(name, hook)| can(name, hook));
         self.waiting = later;
+        for (name, hook) in &now {
+            let Some(program) = self.late.loaded.get(*name) else { continue };
+            match beside::attach(program) {
+                Ok(link) => {
+                    self.late_attached.push((name, *hook, link));
+                    self.attached += 1;
+                }
+                Err(error) => tracing::warn!(%error, program = *name, "a kernel program was not attached"),
+            }
+        }
         for program in skel.object_mut().progs_mut() {
-            let Some((name, hook)) = now.iter().find(|(name, _)| program.name().to_str() == Some(*name)) else {
-                continue;
-            };
+            let is = |name: &str| program.autoload() && program.name().to_str() == Some(name);
+            let Some((name, hook)) = now.iter().find(|(name, _)| is(name)) else { continue };
             let attached = match program.prog_type() {
                 ProgramType::PerfEvent => perf::attach(&program, WS_SAMPLES_PER_SECOND),
                 _ => program.attach().map(|link| vec![link]),
             };
             match attached {
                 Ok(all) => {
-                    match *hook {
-                        WS_HOOK_WAITS | WS_HOOK_CALLS => {
-                            self.for_a_time.extend(all.into_iter().map(|link| (*name, *hook, link)));
-                        }
-                        _ => links.extend(all),
+                    if is_for_a_time(*hook) {
+                        self.for_a_time.extend(all.into_iter().map(|link| (*name, *hook, link)));
+                    } else {
+                        links.extend(all);
                     }
                     self.attached += 1;
                 }
                 Err(error) => tracing::warn!(%error, program = ?program.name(), "a kernel program was not attached"),
             }
         }
+    }
+}
+
+fn is_for_a_time(hook: u32) -> bool {
+    matches!(hook, WS_HOOK_WAITS | WS_HOOK_CALLS)
+}
+
+/// Programs that are loaded while the first targets are traced already.
+#[derive(Default)]
+struct Late {
+    /// Those that a thread loads at present.
+    loading: Vec<String>,
+    done: Option<Receiver<(String, io::Result<OwnedFd>)>>,
+    loaded: HashMap<String, OwnedFd>,
+}
+
+impl Late {
+    fn load(programs: Vec<Prepared>) -> io::Result<Late> {
+        let loading = programs.iter().map(|program| program.name.clone()).collect();
+        let (tell, done) = channel();
+        std::thread::Builder::new().name("verify".into()).spawn(move || {
+            privilege::keep_what_tracing_uses(false);
+            for program in programs {
+                let loaded = program.load();
+                let _ = tell.send((program.name, loaded)); // fails if tracing has ended
+            }
+        })?;
+        Ok(Late { loading, done: Some(done), loaded: HashMap::new() })
+    }
+
+    fn take(&mut self) {
+        for (name, loaded) in self.done.iter().flat_map(Receiver::try_iter) {
+            self.loading.retain(|of| *of != name);
+            match loaded {
+                Ok(program) => {
+                    self.loaded.insert(name, program);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, program = name, "the kernel refused a program: see wirespan check")
+                }
+            }
+        }
+    }
+
+    fn is_loading(&self, program: &str) -> bool {
+        self.loading.iter().any(|name| name == program)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Options {
     pub propagate: Propagate,
     /// Attach at once what is attached when a target first needs it (io_uring, splice(), the begin of long sends).
     pub hooks_from_start: bool,
+    /// Load the programs of probes with all others, not when a process needs them: so all that the kernel refuses is known.
+    pub programs_from_start: bool,
     /// Put trace context into an option of TCP where no header of HTTP/1 carries it.
     pub propagate_options: bool,
     /// Look into the runtimes of targets: which goroutine, virtual thread, task or stream acts.
@@ -54,6 +56,7 @@ impl Default for Options {
             flows: Some(FlowOptions::default()),
             propagate: Propagate::Off,
             hooks_from_start: false,
+            programs_from_start: false,
             propagate_options: false,
             runtimes: true,
             attach_java: false,

@@ -5,6 +5,7 @@
 //! | [`watcher`] | a thread that watches the processes of targets, because reading files and detaching take time |
 //! | [`search`] | which processes are looked at when, and which probes each one has |
 //! | [`plan`] | what [TLS](crate::tls) and [runtimes](crate::runtime) want of one file |
+//! | [`programs`] | the kernel programs of probes, loaded when they are needed |
 //! | [`facts`] | what the kernel programs are told about a process |
 //! | [`tables`] | large tables that are made when a process needs them |
 //! | [`maps`] | which files a process has mapped |
@@ -20,11 +21,13 @@ mod link;
 pub(crate) mod maps;
 mod plan;
 pub(crate) mod points;
+mod programs;
 mod search;
 mod tables;
 mod watcher;
 
 pub(crate) use facts::FactMaps;
-pub(crate) use plan::{Mapped, Probe, ProbeSet, Programs, When};
+pub(crate) use plan::{Mapped, Probe, ProbeSet, When};
+pub(crate) use programs::Programs;
 pub(crate) use tables::{shapes, Shapes, Tables};
 pub(crate) use watcher::Watcher;

@@ -1,10 +1,9 @@
 //! What is probed in one file: the probes that TLS and the runtimes ask for.
 
 use super::elf;
+use super::programs::Programs;
 use crate::runtime::{Learn, RUNTIMES};
 use crate::tls;
-use std::collections::HashMap;
-use std::os::fd::RawFd;
 use std::path::Path;
 
 /// A place to probe.
@@ -81,18 +80,6 @@ impl Mapped {
     }
 }
 
-/// Loaded uprobe programs by name. They outlive the watcher.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Programs(pub(crate) HashMap<&'static str, RawFd>);
-
-impl Programs {
-    /// Descriptor of the program of this set; `None` if that program, or the one that it needs, is not loaded.
-    pub(super) fn of(&self, set: &ProbeSet) -> Option<RawFd> {
-        self.0.get(set.needs)?;
-        self.0.get(set.program).copied()
-    }
-}
-
 /// The work for each process that maps a certain file.
 #[derive(Default)]
 pub(super) struct Plan {
@@ -115,9 +102,9 @@ impl Plan {
         self.sets.iter().any(|set| set.when == when)
     }
 
-    /// Whether the programs for these probes are loaded, and the file has places for them.
-    pub(super) fn probes(&self, program: &str, loaded: &Programs) -> bool {
-        self.sets.iter().any(|s| s.program == program && !s.probes.is_empty() && loaded.of(s).is_some())
+    /// Whether there are programs for these probes, and the file has places for them.
+    pub(super) fn probes(&self, program: &str, programs: &Programs) -> bool {
+        self.sets.iter().any(|s| s.program == program && !s.probes.is_empty() && programs.has(s))
     }
 }
 

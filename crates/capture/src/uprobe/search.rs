@@ -8,7 +8,8 @@ use super::detach::Detacher;
 use super::facts::{FactMaps, Facts};
 use super::link;
 use super::maps::{self, FileId};
-use super::plan::{self, Mapped, Plan, Programs, When};
+use super::plan::{self, Mapped, Plan, When};
+use super::programs::Programs;
 use super::tables::Tables;
 use super::watcher::Counts;
 use crate::attach::Agents;
@@ -59,6 +60,8 @@ pub(super) struct Search {
     /// The plan for each file that was read; `None` if there is nothing to do.
     known: HashMap<FileId, Option<Arc<Plan>>>,
     discovered: Option<Instant>,
+    /// There are programs that are not loaded.
+    loads: bool,
     detacher: Detacher,
     /// Waits are asked for.
     waits: bool,
@@ -95,14 +98,18 @@ impl Search {
             processes: HashMap::new(),
             known: HashMap::new(),
             discovered: None,
+            loads: true,
             detacher: Detacher::start()?,
             waits: false,
             agents,
         })
     }
 
-    /// How long no process is due.
+    /// How long no process is due, and no program is to be loaded.
     pub(super) fn pause(&self) -> Duration {
+        if self.loads {
+            return Duration::ZERO;
+        }
         let next = self.processes.values().map(|p| p.look_at).min();
         next.map_or(LOOK, |at| at.saturating_duration_since(Instant::now())).min(LOOK)
     }
@@ -131,6 +138,14 @@ impl Search {
         self.forget(pid, &old);
         self.attach_at_once(pid);
         self.expect(pid);
+    }
+
+    /// A process was chosen and waits to become this program. What it is now is of no interest: it is looked at when it
+    /// has changed.
+    pub(super) fn starting(&mut self, pid: u32, program: &Path) {
+        self.started(pid);
+        self.attach_file(pid, program);
+        self.processes.entry(pid).and_modify(|p| p.look_at = Instant::now() + LOOK_YOUNG);
     }
 
     /// A process has ended. Removes its probes.
@@ -233,7 +248,7 @@ impl Search {
     }
 
     /// Probes a file that the process may map later.
-    pub(super) fn attach_file(&mut self, pid: u32, file: &Path) {
+    fn attach_file(&mut self, pid: u32, file: &Path) {
         if let Some(id) = FileId::of(file) {
             self.attach(pid, file, id, None);
         }
@@ -293,6 +308,11 @@ impl Search {
         }
         self.known.insert(id, plan.clone());
         plan
+    }
+
+    /// Loads one of the programs that nobody has needed so far, so that the first process which does finds it.
+    pub(super) fn load_next(&mut self) {
+        self.loads = self.loads && self.programs.load_next();
     }
 
     /// Puts those probes in place, or takes those away, that are there only while waits are asked for.

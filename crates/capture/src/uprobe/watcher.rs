@@ -2,7 +2,7 @@
 //! detaching waits for the kernel.
 
 use super::facts::FactMaps;
-use super::plan::Programs;
+use super::programs::Programs;
 use super::search::{Search, LOOK};
 use super::tables::Tables;
 use crate::attach::Agents;
@@ -160,9 +160,9 @@ fn run(mut search: Search, lives: &MapHandle, shared: &Shared) {
         };
         search.want_waits(waits);
         for (pid, program) in pids {
-            search.started(pid);
-            if let Some(program) = program {
-                search.attach_file(pid, &program);
+            match program {
+                Some(program) => search.starting(pid, &program),
+                None => search.started(pid),
             }
         }
         search.discover_if_due();
@@ -172,6 +172,8 @@ fn run(mut search: Search, lives: &MapHandle, shared: &Shared) {
             inbox.answered = asked;
             shared.answered.notify_all();
         }
+        drop(inbox);
+        search.load_next();
     }
 }
 
