@@ -16,6 +16,7 @@
 #include "packet/contract.h"
 #include "core/maps.h"
 #include "core/user.h"
+#include "core/call.h"
 #include "core/task_state.h"
 #include "core/sock_state.h"
 #include "core/targets.h"

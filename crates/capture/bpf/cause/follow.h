@@ -23,12 +23,6 @@
 
 #include "others.h"
 
-struct cause {
-	__u64 exchange;
-	__u64 id;
-	__u8 evidence;
-};
-
 /* Whether reading this socket brings work (a request or a delivery), not an answer. */
 static __always_inline bool brings_work(const struct sock_state *s)
 {

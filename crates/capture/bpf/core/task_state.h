@@ -75,6 +75,7 @@ struct task_state {
 	__u64 flow_vector; /* as mmsg_vector, mmsg_next and from_port, for flows */
 	__u64 flow_next;
 	__u16 flow_from_port;
+	struct message message;
 };
 
 struct {

@@ -9,14 +9,6 @@
 #define WS_SEGMENTS \
 	512 /* Node has one segment for each of many frames, gRPC's core one for each field of a header block */
 
-struct location {
-	__u8 abi;
-	__u16 segments;
-	__u64 name;   /* user address of a sockaddr, 0 if none */
-	__u64 vector; /* user address of the segments; 0 if there is only one, which is `buffer` */
-	struct user_iovec buffer;
-};
-
 static __always_inline void locate_iovec(struct location *l, __u64 iov, __u64 n)
 {
 	l->vector = iov;

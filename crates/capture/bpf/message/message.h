@@ -155,20 +155,19 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 				    struct task_state *t, __u8 direction, __s64 ret, __u32 seq, __u16 flags,
 				    __u64 enter_ns)
 {
-	struct location where = {};
-	struct scratch *r;
-	struct cause c;
-	struct call call = { .ret = ret, .enter_ns = enter_ns, .seq = seq, .direction = direction };
+	struct message *m = &t->message;
 	__u32 cpu = bpf_get_smp_processor_id(), copied;
-	bool first, paired;
+	struct scratch *r;
+	bool paired;
 
 	if (!s)
 		return;
-	call.uring = sk && uses_io_uring(task) && !called_directly(task, sk);
-	if (call.uring)
-		where = (struct location){ .abi = WS_ABI_IO_URING };
+	*m = (struct message){ .call = { .ret = ret, .enter_ns = enter_ns, .seq = seq, .direction = direction } };
+	m->call.uring = sk && uses_io_uring(task) && !called_directly(task, sk);
+	if (m->call.uring)
+		m->where.abi = WS_ABI_IO_URING;
 	else
-		locate(&where, t, ret);
+		locate(&m->where, t, ret);
 	if (ret <= 0) {
 		if (would_block(ret)) {
 			count(WS_C_WOULD_BLOCK);
@@ -181,21 +180,20 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	take_verdict(s);
 	if (sk && paired && s->copy != WS_COPY_PAIR)
 		release_held(sk);
-	first = false;
-	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
+	m->cause = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
 		__u32 bits = direction == WS_EGRESS ? MESSAGE_SENT | next_send(s) : 0;
 
-		first = turn(s, direction); /* before the actor is found: another thread may read the answer */
-		bits |= runtime_find_task(task, t, s, bits) | (first ? MESSAGE_FIRST : 0) |
-			(call.uring ? MESSAGE_LOOP : 0) | (ret < SHORTEST_REQUEST ? MESSAGE_SHORT : 0) |
+		m->call.first = turn(s, direction); /* before the actor is found: another thread may read the answer */
+		bits |= runtime_find_task(task, t, s, bits) | (m->call.first ? MESSAGE_FIRST : 0) |
+			(m->call.uring ? MESSAGE_LOOP : 0) | (ret < SHORTEST_REQUEST ? MESSAGE_SHORT : 0) |
 			rest_of_request(sk, s, direction);
 		note_blocks(sk, s, t, direction);
 		*(volatile __u64 *)&t->socket = (__u64)sk; /* a number: global functions take no such pointer */
-		follow_message(s, &c,
+		follow_message(s, &m->cause,
 			       !runtime_reads_bytes(t) && !s->takes ? 0
-			       : where.vector			    ? user_word(where.vector)
-								    : where.buffer.base,
+			       : m->where.vector		    ? user_word(m->where.vector)
+								    : m->where.buffer.base,
 			       bits);
 		runtime_finish_message(t, false);
 		if (s->calls < 0xffffffff)
@@ -207,9 +205,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		count(WS_C_IGNORED_CALLS);
 		return;
 	}
-	call.flags = flags;
-	call.first = first;
-	if (make_record(s, t, &c, &where, &call))
+	m->call.flags = flags;
+	if (make_record(s, t, &m->cause, &m->where, &m->call))
 		return;
 	r = bpf_map_lookup_elem(&scratches, &cpu);
 	if (!r)
@@ -219,16 +216,16 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		tls_recognise(s, r);
 	if (uses_tls(t) && ret > 0)
 		tls_note(task, t, s, r);
-	if (sk && s->copy == WS_COPY_PAIR && !(flags & WS_F_OVERTAKEN) && pair(sk, s, r, first))
+	if (sk && s->copy == WS_COPY_PAIR && !(flags & WS_F_OVERTAKEN) && pair(sk, s, r, m->call.first))
 		return;
-	if (s->tls && ret > 0 && where.buffer.base && !where.vector)
-		tls_emit_records(&s->halves[direction & 1], where.buffer.base, ret,
-				 call.parts ? ret : r->data.payload_len);
+	if (s->tls && ret > 0 && m->where.buffer.base && !m->where.vector)
+		tls_emit_records(&s->halves[direction & 1], m->where.buffer.base, ret,
+				 m->call.parts ? ret : r->data.payload_len);
 	else
 		emit_record(r, r->data.payload_len, 0);
-	if (call.parts) {
-		copied = emit_rest(where.vector ? where.vector : where.buffer.base, where.vector ? where.segments : 0,
-				   ret);
+	if (m->call.parts) {
+		copied = emit_rest(m->where.vector ? m->where.vector : m->where.buffer.base,
+				   m->where.vector ? m->where.segments : 0, ret);
 		s->run_shown += copied;
 		s->shown += copied;
 	}

@@ -3,18 +3,6 @@
 #ifndef WS_RECORD_H
 #define WS_RECORD_H
 
-/* A call on a socket. */
-struct call {
-	__s64 ret;
-	__u64 enter_ns; /* 0 if it was not measured */
-	__u32 seq;	/* of its first byte, if `flags` has WS_F_HAS_SEQ */
-	__u16 flags;	/* WS_F_* */
-	__u8 direction;
-	bool first; /* the first call of its run */
-	bool uring; /* its bytes were held by io_uring */
-	bool parts; /* set here: there are more bytes than one record takes, and all are wanted */
-};
-
 /*
  * Whether all bytes of the connection are copied, because user space has given no verdict yet. The limit counts bytes
  * of records, not calls: a peer that reads byte by byte makes a hundred calls before user space on a busy machine can

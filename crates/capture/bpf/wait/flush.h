@@ -11,7 +11,7 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, 0);
-	__u32 cpu = bpf_get_smp_processor_id(), first, size;
+	__u32 cpu = bpf_get_smp_processor_id(), first, all, part, rest;
 	struct scratch *to = bpf_map_lookup_elem(&scratches, &cpu);
 	__u64 now = bpf_ktime_get_ns();
 	struct ws_waits *head;
@@ -25,20 +25,20 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 		if (wait_at(r, first)->stopped_ns > s->request_ns)
 			count(WS_C_WAITS_FORGOTTEN);
 	}
+	/* The ring may turn between the first of them and the last. */
+	all = (r->next - first) * sizeof(*r->waits);
+	part = sizeof(r->waits) - first % WS_WAITS_KEPT * sizeof(*r->waits);
+	if (part > all)
+		part = all;
+	rest = all - part;
+	barrier_var(rest);
+	if (all > sizeof(r->waits) || part > sizeof(r->waits) || rest > sizeof(r->waits))
+		return 0;
+	bpf_probe_read_kernel(to->payload + sizeof(*head), part, wait_at(r, first));
+	bpf_probe_read_kernel(to->payload + sizeof(*head) + part, rest, r->waits);
 	head = (struct ws_waits *)to->payload;
-	head->count = 0;
-	size = sizeof(*head);
-	for (__u32 i = 0; i < WS_WAITS_KEPT; i++) {
-		struct ws_wait *w = (struct ws_wait *)(to->payload + sizeof(*head) + i * sizeof(*w));
-
-		if (first == r->next)
-			break;
-		*w = *wait_at(r, first);
-		first++;
-		size += sizeof(*w);
-		head->count = i + 1;
-	}
-	r->taken = first;
+	head->count = r->next - first;
+	r->taken = r->next;
 	head->kind = WS_WAITS;
 	head->slow = slow;
 	head->depth = 0;
@@ -50,9 +50,7 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 	head->since_ns = s->request_ns;
 	head->time_ns = bpf_ktime_get_ns();
 	__builtin_memcpy(head->comm, task->comm, sizeof(head->comm));
-	if (size > sizeof(to->payload))
-		return 0;
-	if (bpf_ringbuf_output(&events, head, size, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&events, head, sizeof(*head) + all, BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_WAITS);
 	return 0;
 }

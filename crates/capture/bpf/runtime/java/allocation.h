@@ -263,17 +263,33 @@ static __always_inline struct java_search *java_search(void)
 
 #define JAVA_MARKS_AT_ONCE 64 /* divides WS_MARKS */
 
-/*
- * Finds the newest mark whose part of a buffer contains the object, among the `count` marks before number `end`. The
- * verifier goes through a loop round by round. So the marks are searched in two loops, and this function has the inner.
- */
-__noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __u32 end, __u32 count)
+/* The first place of a word among those that were read, or -1. */
+__noinline int first_word(struct java_search *s, __u64 word)
 {
-	__u64 object;
+	if (!s)
+		return -1;
+	for (int i = 0; i < JAVA_WORDS; i++)
+		if (s->words[i] == word)
+			return i;
+	return -1;
+}
 
-	if (!chunk || !s)
-		return 0;
-	object = s->object;
+/* The last place of a word among those that were read, or -1. */
+__noinline int last_word(struct java_search *s, __u64 word)
+{
+	if (!s)
+		return -1;
+	for (int i = JAVA_WORDS - 1; i >= 0; i--)
+		if (s->words[i] == word)
+			return i;
+	return -1;
+}
+
+/* Finds the newest mark whose part of a buffer contains the object, among the `count` marks before number `end`. */
+static __always_inline int nearest_mark(struct allocations *chunk, struct java_search *s, __u32 end, __u32 count)
+{
+	__u64 object = s->object;
+
 	for (__u32 i = 0; i < JAVA_MARKS_AT_ONCE && i < count; i++) {
 		const struct allocation *mark = &chunk->marks[(end - 1 - i) % WS_MARKS];
 
@@ -431,11 +447,37 @@ __noinline int find_moved(struct java_thread *j, struct allocations *all)
 	return mark != NULL;
 }
 
+/*
+ * Looks for the object among the marks before number s->end, of which s->count are left, at most JAVA_MARKS_AT_ONCE. The
+ * verifier goes through a loop round by round, so this round of find_mark() is a function of its own.
+ */
+__noinline int find_next_mark(struct allocations *all, struct java_search *s)
+{
+	__u32 pid = bpf_get_current_task_btf()->tgid, count;
+	struct allocations *chunk;
+	int found;
+
+	if (!all || !s)
+		return 0;
+	count = s->end % JAVA_MARKS_AT_ONCE ?: JAVA_MARKS_AT_ONCE;
+	if (count > s->count)
+		count = s->count;
+	chunk = allocations_of(pid, 1 + (s->end - 1) / WS_MARKS % WS_MARK_CHUNKS);
+	if (!chunk) {
+		s->count = 0;
+		return 0;
+	}
+	s->age = all->next - s->end;
+	found = nearest_mark(chunk, s, s->end, count);
+	s->end -= count;
+	s->count -= count;
+	return found;
+}
+
 /* Whether the cause of an object is known (s->found). */
 __noinline int find_mark(struct java_thread *j, struct java_search *s)
 {
-	__u32 pid = bpf_get_current_task_btf()->tgid, end, kept;
-	struct allocations *all = allocations_of(pid, 0), *chunk;
+	struct allocations *all = allocations_of(bpf_get_current_task_btf()->tgid, 0);
 	int found = 0;
 
 	if (!j || !s || !all)
@@ -443,23 +485,12 @@ __noinline int find_mark(struct java_thread *j, struct java_search *s)
 	follow_collections(all, collections_now(&j->facts));
 	if (!all->asked)
 		ask(all);
-	end = all->next;
-	kept = end - all->first;
-	if (s->most && kept > s->most)
-		kept = s->most;
-	for (__u32 i = 0; i < WS_MARK_CHUNKS * (WS_MARKS / JAVA_MARKS_AT_ONCE) && kept && !found; i++) {
-		__u32 count = end % JAVA_MARKS_AT_ONCE ?: JAVA_MARKS_AT_ONCE;
-
-		if (count > kept)
-			count = kept;
-		chunk = allocations_of(pid, 1 + (end - 1) / WS_MARKS % WS_MARK_CHUNKS);
-		if (!chunk)
-			break;
-		s->age = all->next - end;
-		found = nearest_mark(chunk, s, end, count);
-		end -= count;
-		kept -= count;
-	}
+	s->end = all->next;
+	s->count = s->end - all->first;
+	if (s->most && s->count > s->most)
+		s->count = s->most;
+	for (__u32 i = 0; i < WS_MARK_CHUNKS * (WS_MARKS / JAVA_MARKS_AT_ONCE) && s->count && !found; i++)
+		found = find_next_mark(all, s);
 	s->start_at = j->facts.buffer + j->facts.buffer_start;
 	s->end_at = j->facts.buffer + j->facts.buffer_end;
 	if (!found) {

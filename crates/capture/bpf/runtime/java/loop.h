@@ -167,6 +167,7 @@ static __always_inline __u64 inner_word(__u32 place)
 __noinline int find_inner(struct java_thread *j, struct java_search *s)
 {
 	__u64 sp;
+	int i;
 
 	if (!j || !s)
 		return 0;
@@ -185,9 +186,9 @@ __noinline int find_inner(struct java_thread *j, struct java_search *s)
 		if (s->inner ||
 		    bpf_probe_read_user(s->words, sizeof(s->words), (void *)(sp + piece * sizeof(s->words))))
 			break;
-		for (int i = JAVA_WORDS - 1; i >= 0; i--)
-			if (s->words[i] == j->task)
-				s->inner = piece * sizeof(s->words) + 8 * i;
+		i = first_word(s, j->task);
+		if (i >= 0)
+			s->inner = piece * sizeof(s->words) + 8 * i;
 	}
 	j->inner = s->inner;
 	j->class = user_word(j->task + JAVA_CLASS);

@@ -23,6 +23,7 @@ __noinline int find_entry(struct java_thread *j)
 {
 	struct java_search *s = java_search();
 	__u64 base, at;
+	int i;
 
 	if (!j || !s)
 		return 0;
@@ -32,11 +33,10 @@ __noinline int find_entry(struct java_thread *j)
 		at = base - piece * JAVA_FIRST_FRAMES;
 		if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)at))
 			return 0;
-		for (int i = JAVA_WORDS - 1; i >= 0; i--) {
-			if (s->words[i] == j->facts.entry) {
-				j->entry = at + 8 * i;
-				return 0;
-			}
+		i = last_word(s, j->facts.entry);
+		if (i >= 0) {
+			j->entry = at + 8 * i;
+			return 0;
 		}
 	}
 	return 0;
