@@ -59,7 +59,7 @@ pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
     let mut view = wish.client.post(config, PATH, &order)?;
     let number = view["number"].clone();
     let names: Vec<String> = list(&view["agents"]).map(|agent| shown(&agent["agent"])).collect();
-    eprintln!("wirespan: {} agents were asked: {}; Ctrl-C ends", names.len(), names.join(", "));
+    eprintln!("wirespan: asked {}: {}; Ctrl-C ends", counted(names.len() as u64, "agent"), names.join(", "));
 
     let wipes = std::io::stdout().is_terminal() && wish.format == Format::Text;
     let shows = wish.format == Format::Text && (wish.live || wipes);

@@ -9,8 +9,8 @@ use anyhow::{anyhow, bail, Context as _, Result};
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
-use values::{Network, Protocol, Time};
-use wirespan_capture::packet::{Filter, PacketOptions};
+use values::{Port, Protocol, Written};
+use wirespan_capture::packet::{Filter, Net, PacketOptions};
 use wirespan_capture::targets::netns_inode;
 use wirespan_model::packet::Point;
 use wirespan_view::Whose;
@@ -60,16 +60,19 @@ struct FilterKeys {
     netns: Option<Some1<String>>,
     device: Option<Some1<String>>,
     #[serde(default)]
-    protocol: Protocol,
+    protocol: Written<Protocol>,
     #[serde(default)]
-    address: Network,
+    address: Written<Net>,
     #[serde(default)]
-    source: Network,
+    source: Written<Net>,
     #[serde(default)]
-    destination: Network,
-    port: Option<u16>,
-    source_port: Option<u16>,
-    destination_port: Option<u16>,
+    destination: Written<Net>,
+    #[serde(default)]
+    port: Written<Port>,
+    #[serde(default)]
+    source_port: Written<Port>,
+    #[serde(default)]
+    destination_port: Written<Port>,
     #[serde(default)]
     tcp_flags: Vec<Flag>,
     trace: Option<String>,
@@ -129,7 +132,7 @@ struct Keys {
     points: Option<Vec<Where>>,
     action: Option<Vec<Action>>,
     #[serde(rename = "for")]
-    time: Option<Time>,
+    time: Option<Written<Duration>>,
     at_most: Option<u64>,
     one_flow_of: Option<u32>,
 }
@@ -179,7 +182,7 @@ impl Program {
         if actions.is_empty() {
             bail!("`action` is empty: there is nothing to do with the packets");
         }
-        let time = keys.time.map_or(Duration::from_secs(10), |Time(time)| time);
+        let time = keys.time.map_or(Duration::from_secs(10), |Written(time)| time);
         let program = Program { keys, actions, time };
         // Namespaces may be those of another machine.
         program.options_in(Vec::new())?;
@@ -201,10 +204,10 @@ impl Program {
             source: keys.source.0,
             destination: keys.destination.0,
             address: keys.address.0,
-            source_port: keys.source_port.unwrap_or(0),
-            destination_port: keys.destination_port.unwrap_or(0),
-            port: keys.port.unwrap_or(0),
-            protocol: keys.protocol.0,
+            source_port: keys.source_port.0 .0,
+            destination_port: keys.destination_port.0 .0,
+            port: keys.port.0 .0,
+            protocol: keys.protocol.0 .0,
             tcp_flags: flags,
             devices: Some1::all(keys.device.as_ref()),
             netns,
@@ -336,7 +339,7 @@ mod tests {
         assert!(wrong("filter: {protocol: 256}").ends_with("icmpv6, a number below 256"));
         assert!(wrong("for: soon").contains("500ms"));
         assert!(wrong("action: [count]\nfor: 10").ends_with("write 500ms, 10s or 2m at line 2 column 6"));
-        assert!(wrong("filter: {port: 70000}").contains("port"));
+        assert!(wrong("filter: {port: 70000}").contains("`70000` is no port: write a number up to 65535 at line 1"));
         assert!(wrong("where: []").contains("`where` is empty"));
         assert!(wrong("action: []").contains("`action` is empty"));
         assert!(wrong("at_most: 0").contains("`at_most` is 0"));

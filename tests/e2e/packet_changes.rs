@@ -148,7 +148,7 @@ fn a_program_of_agents_changes_with_its_file_without_a_gap() {
     std::fs::write(&file, program(7033, "[queue]", "[count]", &spaces)).unwrap();
     let args = ["packet", &file, "--fleet", "--server", place.ui(), "--format", "json"];
     let mut client = Running::start(WIRESPAN, &args);
-    client.wait_for("2 agents were asked");
+    client.wait_for("asked 2 agents");
     let runs = || {
         let now = get(place.ui(), "packets/agents");
         now["agents"].as_array().unwrap().iter().all(|agent| agent["state"] == "running").then_some(())

@@ -61,7 +61,7 @@ fn agents_that_let_a_server_run_a_program_and_one_that_vanishes() {
     let copy = folder.path().join("copy.pcapng");
 
     let mut client = Running::start(WIRESPAN, &[&all[..], &["--pcapng", copy.to_str().unwrap()]].concat());
-    let asked = client.wait_for("agents were asked");
+    let asked = client.wait_for("wirespan: asked ");
     assert!(asked.contains("3 agents"), "{asked}");
     // An agent does not see what is sent before its programs are attached.
     client.wait_for("packets are seen at 2 of 3 agents");
@@ -159,7 +159,7 @@ fn the_program_of_a_client_that_ends_is_ended_at_the_agents() {
     let file = program(folder.path(), "filter: {protocol: udp, port: 7043}\nfor: 10m\n");
     let args = ["packet", file.to_str().unwrap(), "--fleet", "--server", place.ui(), "--ui-token", UI_TOKEN];
     let mut client = Running::start(WIRESPAN, &args);
-    client.wait_for("agents were asked");
+    client.wait_for("wirespan: asked ");
     // Another program is not run meanwhile.
     let second = wirespan(&args);
     let said = String::from_utf8_lossy(&second.stderr).into_owned();

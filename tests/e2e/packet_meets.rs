@@ -227,7 +227,7 @@ impl Two {
 fn run(place: &Place, program: &Path, work: impl FnOnce()) -> Told {
     let args = ["packet", program.to_str().unwrap(), "--fleet", "--server", place.ui(), "--format", "json"];
     let mut client = Running::start(WIRESPAN, &args);
-    client.wait_for("agents were asked");
+    client.wait_for("wirespan: asked ");
     let ask = || {
         let now = get(place.ui(), "packets/agents");
         assert!(!now.is_null(), "the server does not answer");

@@ -29,8 +29,14 @@ impl<T: Text> Visitor<'_> for Reader<T> {
     }
 }
 
-fn read<'de, D: Deserializer<'de>, T: Text>(from: D) -> std::result::Result<T, D::Error> {
-    from.deserialize_str(Reader(std::marker::PhantomData))
+/// A value of a program.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written<T>(pub(super) T);
+
+impl<'de, T: Text> Deserialize<'de> for Written<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        from.deserialize_str(Reader(std::marker::PhantomData)).map(Written)
+    }
 }
 
 /// A number of IP, written as its name or as the number; 0: any.
@@ -53,45 +59,33 @@ impl Text for Protocol {
     }
 }
 
-impl<'de> Deserialize<'de> for Protocol {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        read(from)
+/// A port of TCP or UDP; 0: any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Port(pub(super) u16);
+
+impl Text for Port {
+    const EXPECTED: &'static str = "a port";
+
+    fn read(text: &str) -> Result<Self> {
+        text.parse().map(Port).map_err(|_| anyhow!("`{text}` is no port: write a number up to 65535"))
     }
 }
 
 /// Addresses, as `10.0.0.0/8`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Network(pub(super) Net);
-
-impl Text for Network {
+impl Text for Net {
     const EXPECTED: &'static str = "an address or a network";
 
     fn read(text: &str) -> Result<Self> {
-        Net::parse(text).map(Network).map_err(|e| anyhow!("{e}"))
-    }
-}
-
-impl<'de> Deserialize<'de> for Network {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        read(from)
+        Net::parse(text).map_err(|e| anyhow!("{e}"))
     }
 }
 
 /// How long, as `10s`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Time(pub(super) Duration);
-
-impl Text for Time {
+impl Text for Duration {
     const EXPECTED: &'static str = "a time such as 10s";
 
     fn read(text: &str) -> Result<Self> {
-        duration(text).map(Time)
-    }
-}
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        read(from)
+        duration(text)
     }
 }
 

@@ -11,9 +11,9 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, 0);
-	__u32 cpu = bpf_get_smp_processor_id(), first, all, part, rest;
+	__u32 cpu = bpf_get_smp_processor_id(), first;
 	struct scratch *to = bpf_map_lookup_elem(&scratches, &cpu);
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), all, part, rest;
 	struct ws_waits *head;
 
 	if (!s || !r || !to)
@@ -26,15 +26,18 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 			count(WS_C_WAITS_FORGOTTEN);
 	}
 	/* The ring may turn between the first of them and the last. */
-	all = (r->next - first) * sizeof(*r->waits);
+	all = (__u64)(r->next - first) * sizeof(*r->waits);
 	part = sizeof(r->waits) - first % WS_WAITS_KEPT * sizeof(*r->waits);
 	if (part > all)
 		part = all;
 	rest = all - part;
-	barrier_var(rest);
-	if (all > sizeof(r->waits) || part > sizeof(r->waits) || rest > sizeof(r->waits))
+	barrier_var(part);
+	if (part > sizeof(r->waits))
 		return 0;
 	bpf_probe_read_kernel(to->payload + sizeof(*head), part, wait_at(r, first));
+	barrier_var(rest);
+	if (rest > sizeof(r->waits))
+		return 0;
 	bpf_probe_read_kernel(to->payload + sizeof(*head) + part, rest, r->waits);
 	head = (struct ws_waits *)to->payload;
 	head->count = r->next - first;
@@ -50,6 +53,9 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 	head->since_ns = s->request_ns;
 	head->time_ns = bpf_ktime_get_ns();
 	__builtin_memcpy(head->comm, task->comm, sizeof(head->comm));
+	barrier_var(all);
+	if (all > sizeof(r->waits))
+		return 0;
 	if (bpf_ringbuf_output(&events, head, sizeof(*head) + all, BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_WAITS);
 	return 0;
