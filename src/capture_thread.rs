@@ -9,6 +9,7 @@ pub(crate) use why::{Begun, Concerns, Why};
 
 use crate::clock::now_ns;
 use crate::counters::Counters;
+use crate::memory;
 use crate::packet::Offer;
 use crate::pipeline::{Batch, REPORT_EVERY};
 use crate::slow::Slow;
@@ -142,6 +143,7 @@ impl CaptureThread {
         let mut events = Vec::new();
         let (mut ticked, mut refreshed, mut sent) = (Instant::now(), Instant::now(), Instant::now());
         let mut young = Instant::now();
+        let mut loading = Some(Instant::now());
         let mut pause = POLL_YOUNG;
         let mut behind = 0u32;
         while !stop.load(Ordering::Relaxed) {
@@ -168,6 +170,9 @@ impl CaptureThread {
             if refreshed.elapsed() >= REFRESH_EVERY {
                 refreshed = Instant::now();
                 self.refresh(&mut events);
+                if loading.take_if(|began| began.elapsed() > memory::LOADED).is_some() {
+                    memory::give_back();
+                }
             }
             let wait = if self.batch.is_empty() { REPORT_EVERY } else { BATCH_WAIT };
             if self.batch.len() >= BATCH || sent.elapsed() >= wait {

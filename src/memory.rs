@@ -4,6 +4,7 @@
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::time::Duration;
 use wirespan_view::Memory;
 
 /// Whether huge pages were disabled for this process when it started.
@@ -44,10 +45,21 @@ pub(crate) fn spared<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Gives back the parts of the program's own file that only the start needed, such as the programs for the kernel. A
-/// page that is needed later comes again from the file.
+/// How long after the start all kernel programs are loaded, also those that tracing does not wait for.
+pub(crate) const LOADED: Duration = Duration::from_secs(3);
+
+/// Gives back what this thread has freed, and what threads that have ended have.
+#[allow(unsafe_code)]
+pub(crate) fn give_back() {
+    // SAFETY: it may be called at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+}
+
+/// Gives back what only the start needed: memory of threads that have ended, and parts of the program's own file, such as
+/// the programs for the kernel. A page that is needed later comes again from the file.
 #[allow(unsafe_code)]
 pub(crate) fn started() {
+    give_back();
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for part in parts(&smaps).iter().filter(|part| part.is_file() && program.as_os_str() == part.path) {

@@ -6,6 +6,7 @@ use crate::config::{capture_options, export_config, flow_rhythm, join_config, sl
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
+use crate::memory;
 use crate::otlp_receiver::Otlp;
 use crate::packet::{Allowed, Mirrors, Obedience, Obeying, Programs, Watch};
 use crate::pipeline::{open_store, Causes, Pipeline};
@@ -14,7 +15,7 @@ use crate::view::{About, Orders, View};
 use anyhow::{anyhow, bail, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wirespan_capture::{privilege, Targets};
 use wirespan_ship::link::Sender;
 use wirespan_store::Store;
@@ -149,7 +150,14 @@ impl Session {
 
     /// Traces until a signal comes, or for this many seconds; then ends. An error if the agent ended by itself.
     pub(crate) fn run_until(self, stop: &mut StopSignal, seconds: Option<u64>) -> Result<()> {
-        let healthy = stop.wait(seconds, || self.run_due());
+        let (began, mut gave_back) = (Instant::now(), false);
+        let healthy = stop.wait(seconds, || {
+            if !gave_back && began.elapsed() > memory::LOADED {
+                memory::started();
+                gave_back = true;
+            }
+            self.run_due()
+        });
         self.close()?.report_losses();
         if !healthy {
             bail!("tracing has ended by itself");

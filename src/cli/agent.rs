@@ -78,7 +78,6 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     let session = Session::open(request, &config)?;
     crate::lockdown::close();
     eprintln!("wirespan: tracing {}; Ctrl-C ends", args.targets.describe(&config.packets.mirror));
-    crate::memory::started();
     session.run_until(&mut stop, args.seconds)?;
     Ok(ExitCode::SUCCESS)
 }

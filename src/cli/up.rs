@@ -61,7 +61,6 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
     crate::lockdown::close();
     let ui = session.view().map(|view| format!(", UI on {}", view.url())).unwrap_or_default();
     eprintln!("wirespan: tracing {}{ui}; Ctrl-C ends", args.targets.describe(&config.packets.mirror));
-    crate::memory::started();
     session.run_until(&mut stop, args.seconds)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,24 +4,18 @@ use crate::prepared::{owned, Prepared};
 use libbpf_rs::libbpf_sys::bpf_raw_tracepoint_open;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::thread::JoinHandle;
 
-/// Programs that are being loaded.
-pub(crate) struct Beside(Vec<JoinHandle<io::Result<OwnedFd>>>);
-
-impl Beside {
-    /// Begins to load them. The object's other programs can be loaded meanwhile.
-    pub(crate) fn begin(programs: Vec<Prepared>) -> io::Result<Beside> {
-        let begin = |program: Prepared| std::thread::Builder::new().name("verify".into()).spawn(move || program.load());
-        programs.into_iter().map(begin).collect::<io::Result<_>>().map(Beside)
-    }
-
-    /// Waits until all are loaded.
-    pub(crate) fn end(self) -> io::Result<Vec<OwnedFd>> {
-        let ended: Vec<_> = self.0.into_iter().map(JoinHandle::join).collect();
-        let all = ended.into_iter().map(|one| one.unwrap_or_else(|_| Err(io::Error::other("a thread has panicked"))));
-        all.collect()
-    }
+/// Loads programs while something else is done.
+pub(crate) fn load<T>(programs: &[Prepared], meanwhile: impl FnOnce() -> T) -> (T, io::Result<Vec<OwnedFd>>) {
+    std::thread::scope(|scope| {
+        let thread = || std::thread::Builder::new().name("verify".into());
+        let threads: Vec<_> = programs.iter().map(|one| thread().spawn_scoped(scope, || one.load())).collect();
+        let done = meanwhile();
+        let end = |thread: io::Result<std::thread::ScopedJoinHandle<'_, _>>| {
+            thread?.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
+        };
+        (done, threads.into_iter().map(end).collect())
+    })
 }
 
 /// Attaches a program to its tracepoint, until what is returned is dropped.

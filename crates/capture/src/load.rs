@@ -1,7 +1,7 @@
 //! Loads the kernel programs: sizes the maps, writes the targets into them, and leaves out programs that the kernel
 //! refuses.
 
-use crate::beside::Beside;
+use crate::beside;
 use crate::clock;
 use crate::error::{bpf, clear_log, failed_program, reason, CaptureError};
 use crate::features::Program;
@@ -134,10 +134,7 @@ pub(crate) fn load_survivors(
         let beside = |name: &str| beside.iter().any(|of| of == name);
         let mut take = |which: &dyn Fn(&str) -> bool| prepared::take(&mut open, btf, which);
         let (of_probes, late, beside) = (take(&of_probes), take(&late), take(&beside));
-        let beside = Beside::begin(beside);
-        let loaded = open.load();
-        let beside = beside.and_then(Beside::end); // also if the object was refused
-        let error = match (loaded, beside) {
+        let error = match beside::load(&beside, || open.load()) {
             (Ok(skel), Ok(beside)) => return Ok(Loaded { skel, programs, refused, shapes, beside, late, of_probes }),
             // One after the other, libbpf says which program the kernel refuses, and why.
             (Ok(_), Err(error)) => {

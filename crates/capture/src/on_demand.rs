@@ -122,12 +122,12 @@ impl OnDemand {
 
     /// Attaches the programs that have become needed.
     pub(crate) fn attach(&mut self, skel: &mut WirespanSkel<'static>, links: &mut Vec<Link>) {
+        self.late.take();
         let wanted = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.hooks_wanted);
         let wanted = wanted | self.wanted;
         if self.waiting.iter().all(|(_, hook)| wanted & hook == 0) {
             return;
         }
-        self.late.take();
         let late = &self.late;
         let can = |name: &str, hook: &u32| wanted & hook != 0 && !late.is_loading(name);
         let (now, later): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(name, hook)| can(name, hook));
@@ -173,7 +173,7 @@ fn is_for_a_time(hook: u32) -> bool {
 struct Late {
     /// Those that a thread loads at present.
     loading: Vec<String>,
-    done: Option<Receiver<(String, io::Result<OwnedFd>)>>,
+    done: Option<Receiver<(Prepared, io::Result<OwnedFd>)>>,
     loaded: HashMap<String, OwnedFd>,
 }
 
@@ -185,14 +185,14 @@ impl Late {
             privilege::keep_what_tracing_uses(false);
             for program in programs {
                 let loaded = program.load();
-                let _ = tell.send((program.name, loaded)); // fails if tracing has ended
+                let _ = tell.send((program, loaded)); // fails if tracing has ended
             }
         })?;
         Ok(Late { loading, done: Some(done), loaded: HashMap::new() })
     }
 
     fn take(&mut self) {
-        for (name, loaded) in self.done.iter().flat_map(Receiver::try_iter) {
+        for (Prepared { name, .. }, loaded) in self.done.iter().flat_map(Receiver::try_iter) {
             self.loading.retain(|of| *of != name);
             match loaded {
                 Ok(program) => {

@@ -7,9 +7,9 @@ use crate::object::OpenWirespanSkel;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::libbpf_sys::{
-    bpf_func_info, bpf_insn, bpf_line_info, bpf_object__btf_fd, bpf_object__prepare, bpf_prog_load, bpf_prog_load_opts,
-    bpf_prog_type, bpf_program, bpf_program__expected_attach_type, bpf_program__func_info, bpf_program__func_info_cnt,
-    bpf_program__insn_cnt, bpf_program__insns, bpf_program__line_info, bpf_program__line_info_cnt, bpf_program__type,
+    bpf_func_info, bpf_insn, bpf_object__btf_fd, bpf_object__prepare, bpf_prog_load, bpf_prog_load_opts, bpf_prog_type,
+    bpf_program, bpf_program__expected_attach_type, bpf_program__func_info, bpf_program__func_info_cnt,
+    bpf_program__insn_cnt, bpf_program__insns, bpf_program__type,
 };
 use libbpf_rs::skel::OpenSkel as _;
 use libbpf_rs::AsRawLibbpf as _;
@@ -22,7 +22,7 @@ const LICENSE: &CStr = c"GPL";
 /// Sections of programs that hang on a tracepoint.
 pub(crate) const TRACEPOINT: &str = "tp_btf/";
 
-/// What the kernel is told of a program.
+/// What the kernel is told of a program. It goes without the lines of the source, which would be half of it.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) name: String,
@@ -30,8 +30,7 @@ pub(crate) struct Prepared {
     expected_attach_type: u32,
     instructions: Vec<bpf_insn>,
     functions: Vec<bpf_func_info>,
-    lines: Vec<bpf_line_info>,
-    /// The object's BTF, to which functions and lines refer.
+    /// The object's BTF, to which the functions refer.
     btf: u32,
     /// The type of its tracepoint; 0 if it hangs on something else.
     tracepoint: u32,
@@ -91,7 +90,6 @@ impl Prepared {
                 expected_attach_type: bpf_program__expected_attach_type(program),
                 instructions: copied(bpf_program__insns(program), bpf_program__insn_cnt(program) as usize),
                 functions: copied(bpf_program__func_info(program), bpf_program__func_info_cnt(program) as usize),
-                lines: copied(bpf_program__line_info(program), bpf_program__line_info_cnt(program) as usize),
                 btf,
                 tracepoint,
             }
@@ -108,9 +106,6 @@ impl Prepared {
             func_info: self.functions.as_ptr().cast(),
             func_info_cnt: self.functions.len() as u32,
             func_info_rec_size: size_of::<bpf_func_info>() as u32,
-            line_info: self.lines.as_ptr().cast(),
-            line_info_cnt: self.lines.len() as u32,
-            line_info_rec_size: size_of::<bpf_line_info>() as u32,
             ..Default::default()
         };
         let name = CString::new(self.name.as_str()).map_err(io::Error::other)?;

@@ -5,7 +5,7 @@
 
 static __always_inline __u32 netns_of_sock(const struct sock *sk)
 {
-	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	return sk->__sk_common.skc_net.net->ns.inum;
 }
 
 /* Whether it is IP, as far as the device knows. A VLAN tag is before the network header. */
@@ -86,9 +86,9 @@ int BPF_PROG(packet_receive, struct sk_buff *skb)
 /* Addresses of a connection, in the direction of its packets: `sent` by it, or received. */
 static __always_inline bool of_connection(struct ws_packet *p, const struct sock *sk, bool sent)
 {
-	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	__u16 local = BPF_CORE_READ(sk, __sk_common.skc_num);
-	__u16 remote = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	__u16 family = sk->__sk_common.skc_family;
+	__u16 local = sk->__sk_common.skc_num;
+	__u16 remote = bpf_ntohs(sk->__sk_common.skc_dport);
 	__u8 *to = sent ? p->destination : p->source;
 	__u8 *from = sent ? p->source : p->destination;
 
@@ -96,8 +96,8 @@ static __always_inline bool of_connection(struct ws_packet *p, const struct sock
 	p->source_port = sent ? local : remote;
 	p->destination_port = sent ? remote : local;
 	if (family == AF_INET) {
-		map_ipv4(from, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
-		map_ipv4(to, BPF_CORE_READ(sk, __sk_common.skc_daddr));
+		map_ipv4(from, sk->__sk_common.skc_rcv_saddr);
+		map_ipv4(to, sk->__sk_common.skc_daddr);
 	} else if (family == AF_INET6) {
 		/* BPF_CORE_READ_INTO() would read as many bytes as `from` points to: one. */
 		bpf_core_read(from, 16, &sk->__sk_common.skc_v6_rcv_saddr);
@@ -110,7 +110,7 @@ static __always_inline bool of_connection(struct ws_packet *p, const struct sock
 
 static __always_inline bool is_tcp(const struct sock *sk)
 {
-	return BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
+	return sk->sk_protocol == IPPROTO_TCP;
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
@@ -158,7 +158,7 @@ SEC("tp_btf/skb_copy_datagram_iovec")
 int BPF_PROG(packet_copied, struct sk_buff *skb, int len)
 {
 	struct ws_packet p = { .point = WS_P_COPIED };
-	struct sock *sk = (void *)BPF_CORE_READ(skb, sk);
+	struct sock *sk = skb->sk;
 	__u32 done;
 
 	/*
@@ -166,7 +166,7 @@ int BPF_PROG(packet_copied, struct sk_buff *skb, int len)
 	 * namespace is that of the reader.
 	 */
 	if (sk) {
-		__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+		__u16 family = sk->__sk_common.skc_family;
 
 		if (family != AF_INET && family != AF_INET6)
 			return 0;
@@ -218,7 +218,7 @@ static __always_inline int dropped(struct sk_buff *skb, const struct sock *reade
 	} else if (reader) {
 		p.netns = netns_of_sock(reader);
 	} else {
-		sk = (void *)BPF_CORE_READ(skb, sk);
+		sk = skb->sk;
 		p.netns = sk ? netns_of_sock(sk) : 0;
 	}
 	if (!chosen_netns(p.netns) || !maybe_ip(skb) || !parse_skb(&p, skb, false) || !chosen_device(&p))

@@ -119,6 +119,15 @@ static __always_inline bool at_chosen_end(const struct ws_packet *p)
 	return to || is_end(p->source, p->source_port);
 }
 
+static __always_inline bool chosen_ports(__u16 from, __u16 to)
+{
+	if (source_port && from != source_port)
+		return false;
+	if (destination_port && to != destination_port)
+		return false;
+	return !either_port || from == either_port || to == either_port;
+}
+
 /* Whether the addresses, ports and protocol of one header are those of the filter. Global: see parse.h. */
 __noinline int chosen_header(const struct ws_packet *p)
 {
@@ -128,11 +137,7 @@ __noinline int chosen_header(const struct ws_packet *p)
 		return false;
 	if (any_of_flags && !(p->flags & any_of_flags))
 		return false;
-	if (source_port && p->source_port != source_port)
-		return false;
-	if (destination_port && p->destination_port != destination_port)
-		return false;
-	if (either_port && p->source_port != either_port && p->destination_port != either_port)
+	if (!chosen_ports(p->source_port, p->destination_port))
 		return false;
 	if (only_ends && !at_chosen_end(p))
 		return false;
