@@ -3,11 +3,11 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
-#define NOTHING_AT(point)      \
-	SEC("tp_btf/" #point)  \
+#define NOTHING_AT(point)         \
+	SEC("tp_btf/" #point)     \
 	int at_##point(void *ctx) \
-	{                      \
-		return 0;      \
+	{                         \
+		return 0;         \
 	}
 
 NOTHING_AT(net_dev_queue)

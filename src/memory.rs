@@ -55,8 +55,8 @@ pub(crate) fn give_back() {
     unsafe { libmimalloc_sys::mi_collect(true) };
 }
 
-/// Gives back what only the start needed: memory of threads that have ended, and parts of the program's own file, such as
-/// the programs for the kernel. A page that is needed later comes again from the file.
+/// Gives back what only the start needed: memory of threads that have ended, and parts of the program's own file, such
+/// as the programs for the kernel. A page that is needed later comes again from the file.
 #[allow(unsafe_code)]
 pub(crate) fn started() {
     give_back();

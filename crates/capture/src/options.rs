@@ -28,7 +28,7 @@ pub struct Options {
     pub propagate: Propagate,
     /// Attach at once what is attached when a target first needs it (io_uring, splice(), the begin of long sends).
     pub hooks_from_start: bool,
-    /// Load the programs of probes with all others, not when a process needs them: so all that the kernel refuses is known.
+    /// Load all programs before tracing begins, so that all that the kernel refuses is known.
     pub programs_from_start: bool,
     /// Put trace context into an option of TCP where no header of HTTP/1 carries it.
     pub propagate_options: bool,

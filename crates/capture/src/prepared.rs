@@ -1,7 +1,7 @@
 //! Programs that are loaded without libbpf: beside the others, or later.
 //!
-//! libbpf verifies one program after the other, all before the first one runs, and verifying is nearly all of the start.
-//! So it only prepares these: it makes the tables, and writes their numbers into the instructions.
+//! libbpf loads one program after the other, all before the first one runs, and verifying them is nearly all of the
+//! start. So it only prepares these: it makes the tables, and writes their numbers into the instructions.
 
 use crate::object::OpenWirespanSkel;
 use libbpf_rs::btf::types::Typedef;

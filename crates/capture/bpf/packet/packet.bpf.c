@@ -15,6 +15,7 @@
 #include "packet/ends.h"
 #include "packet/select.h"
 #include "packet/headers.h"
+#include "packet/plain.h"
 #include "packet/parse.h"
 #include "packet/points.h"
 

@@ -57,11 +57,6 @@ __noinline __u64 in_gre(__u64 at, __u64 end)
 	return h[1] == bpf_htons(ETH_P_BRIDGED) ? in_frame(inner, end) : NO_INNER;
 }
 
-static __always_inline bool is_tunnel(__u16 port)
-{
-	return port == VXLAN_PORT || port == VXLAN_OLD_PORT || port == GENEVE_PORT;
-}
-
 /* `at` is behind the header of UDP. */
 __noinline __u64 in_udp(__u32 port, __u64 at, __u64 end)
 {
@@ -243,35 +238,6 @@ __noinline __u64 parse_one(struct ws_packet *p, __u64 at, __u32 whole, __u64 end
 		return parse_l4(p, l4, len - head, end);
 	}
 	return UNREADABLE;
-}
-
-/* The beginning of a packet of IPv4 without options. */
-struct plain_header {
-	struct ipv4_header ip;
-	__be16 source;
-	__be16 destination;
-};
-
-/*
- * Whether a packet is plainly not chosen: whole, of IPv4 without options, with TCP or UDP and no tunnel in it. Most
- * packets that pass are such, and one look must do: the whole way through the headers takes ten times as long.
- */
-static __always_inline bool is_another(__u64 at, __u64 end)
-{
-	struct plain_header h;
-	__u16 from, to;
-
-	if (only_ends || !(only_protocol || source_port || destination_port || either_port))
-		return false;
-	if (!take(&h, sizeof(h), at, end) || h.ip.version_length != 0x45 || h.ip.fragment & bpf_htons(0x1fff))
-		return false;
-	if (h.ip.protocol != IPPROTO_TCP && h.ip.protocol != IPPROTO_UDP)
-		return false;
-	from = bpf_ntohs(h.source);
-	to = bpf_ntohs(h.destination);
-	if (h.ip.protocol == IPPROTO_UDP && is_tunnel(to))
-		return false;
-	return (only_protocol && h.ip.protocol != only_protocol) || !chosen_ports(from, to);
 }
 
 /* Whether the packet, or the packet in its tunnel, is chosen. The record is of the inner one. */

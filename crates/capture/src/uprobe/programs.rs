@@ -64,7 +64,7 @@ impl Programs {
             }
             Err(error) => {
                 let Program { feature, lost, .. } = program;
-                tracing::warn!(program = name, %error, feature, lost, "the kernel refused a program: see wirespan check");
+                tracing::warn!(program = name, %error, feature, lost, "the kernel refused it: see wirespan check");
                 self.0.remove(name);
                 None
             }

@@ -448,8 +448,8 @@ __noinline int find_moved(struct java_thread *j, struct allocations *all)
 }
 
 /*
- * Looks for the object among the marks before number s->end, of which s->count are left, at most JAVA_MARKS_AT_ONCE. The
- * verifier goes through a loop round by round, so this round of find_mark() is a function of its own.
+ * Looks for the object among the marks before number s->end, of which s->count are left, at most JAVA_MARKS_AT_ONCE.
+ * The verifier goes through a loop round by round, so this round of find_mark() is a function of its own.
  */
 __noinline int find_next_mark(struct allocations *all, struct java_search *s)
 {
