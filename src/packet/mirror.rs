@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use ways::{Ways, PASSAGES};
-use wirespan_capture::mirror::{Begins, Frame, Mirror};
+use wirespan_capture::mirror::{Begins, Frame, Link, Mirror};
 use wirespan_join::{JoinConfig, Joiner, Resources};
 use wirespan_model::event::Actor;
 use wirespan_model::{hop, key, Resource, Span};
@@ -93,6 +93,7 @@ impl Resources for Nobody {
 struct Device {
     name: String,
     mirror: Mirror,
+    link: Link,
     live: Live,
     joiner: Joiner,
     arp: Arp,
@@ -105,11 +106,11 @@ impl Device {
         let host_id = key::hash64(&[&host_id.to_ne_bytes(), name.as_bytes()]);
         let joiner = Joiner::new(join.clone(), host_id, Box::new(Nobody(Arc::default())));
         let live = Live::new(limits, mirror.begins() == Begins::Ethernet);
-        Device { name, mirror, live, joiner, arp: Arp::default(), spans: Vec::new() }
+        Device { name, mirror, link: Link::Up, live, joiner, arp: Arp::default(), spans: Vec::new() }
     }
 
     fn drain(&mut self) {
-        let Device { name, mirror, live, joiner, arp, spans } = self;
+        let Device { name, mirror, live, joiner, arp, spans, .. } = self;
         let has_arp = mirror.begins() == Begins::Ethernet;
         mirror.drain(&mut |Frame { time_ns, wire_len, data }| {
             if has_arp && arp.see(time_ns, data) {
@@ -129,6 +130,23 @@ impl Device {
             tracing::warn!(device = %name, %address, "nobody answers ARP requests for this address");
         }
         joiner.tick(now_ns(), &mut |span| spans.push(of_device(span, name)));
+    }
+
+    /// Says whether the device goes down, comes back, or is gone.
+    fn look(&mut self) {
+        let link = self.mirror.link();
+        if link == std::mem::replace(&mut self.link, link) {
+            return;
+        }
+        let device = &self.name;
+        match link {
+            Link::Up => tracing::warn!(device, "a mirrored device is up again: its packets are seen"),
+            Link::Down => tracing::warn!(device, "a mirrored device is down: no packet is seen there until it is up"),
+            Link::Gone => tracing::warn!(
+                device,
+                "a mirrored device is gone: no packet is seen there. If it is there again, start wirespan again"
+            ),
+        }
     }
 
     fn finish(&mut self) {
@@ -183,6 +201,7 @@ impl MirrorThread {
             self.send(ends, out);
             if ends || second.elapsed() >= EACH_SECOND {
                 second = Instant::now();
+                self.devices.iter_mut().for_each(Device::look);
                 self.publish(counters);
             }
             if ends {

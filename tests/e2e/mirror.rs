@@ -261,6 +261,47 @@ fn two_copies_of_one_port_have_no_order() {
     }
 }
 
+/// How long a process has run, s.
+fn ran(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let words: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: f64 = words[11].parse::<f64>().unwrap() + words[12].parse::<f64>().unwrap();
+    ticks / rustix::param::clock_ticks_per_second() as f64
+}
+
+#[test]
+fn a_device_that_goes_down_or_away_costs_nothing_and_is_told() {
+    let test = "a_device_that_goes_down_or_away_costs_nothing_and_is_told";
+    let Some(spaces) = mirrored(test, "md") else { return };
+    let _server = spaces.python(1, SERVER, &["10.214.7.2", "8080"]);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("spans.jsonl");
+    let args = ["agent", "--mirror", "mon", "--otlp-file", out.to_str().unwrap()];
+    let mut agent = Running::start("ip", &[&["netns", "exec", spaces.name(3), WIRESPAN][..], &args].concat());
+    agent.wait_for("tracing packets of mon");
+    let idle = |agent: &Running| {
+        let before = ran(agent.pid());
+        std::thread::sleep(Duration::from_secs(2));
+        ran(agent.pid()) - before
+    };
+    spaces.inside(3, &["ip", "link", "set", "mon", "down"]).unwrap();
+    agent.wait_for("a mirrored device is down");
+    let down = idle(&agent);
+    spaces.inside(3, &["ip", "link", "set", "mon", "up"]).unwrap();
+    agent.wait_for("a mirrored device is up again");
+    spaces.inside(0, &["python3", "-c", CLIENT, "10.214.7.2", "8080", "20", "/"]).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    spaces.inside(3, &["ip", "link", "del", "mon"]).unwrap();
+    agent.wait_for("a mirrored device is gone");
+    let gone = idle(&agent);
+    assert!(down < 0.5 && gone < 0.5, "ran for {down} s and {gone} s of 2 s");
+    agent.signal(rustix::process::Signal::TERM);
+    let done = agent.finish(Duration::from_secs(60));
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let served = spans(&out).iter().filter(|s| s.iter().any(|a| a == "url.path=/item")).count();
+    assert_eq!(served, 20, "{}", String::from_utf8_lossy(&done.stderr));
+}
+
 #[test]
 fn a_device_that_does_not_exist_is_an_error() {
     if !ready("a_device_that_does_not_exist_is_an_error") {

@@ -27,9 +27,21 @@ pub enum Begins {
     Ip,
 }
 
+/// Whether a device shows packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// It does.
+    Up,
+    /// Not until it is up again.
+    Down,
+    /// It was deleted, or moved to another network namespace. One that comes with its name is another device.
+    Gone,
+}
+
 /// An open device. The kernel collects its frames until this is dropped.
 pub struct Mirror {
     socket: Socket,
+    index: u32,
     begins: Begins,
     /// Frames that the kernel had no room for.
     lost: u64,
@@ -58,12 +70,17 @@ impl Mirror {
             .ok_or_else(|| CaptureError::Config(format!("mirroring {device}: it is neither of Ethernet nor of IP")))?;
         socket.filter(&filter::program(begins, ports)).map_err(|e| failed("choosing frames", e))?;
         socket.start(index).map_err(|e| failed("receiving its frames", e))?;
-        Ok(Mirror { socket, begins, lost: 0 })
+        Ok(Mirror { socket, index, begins, lost: 0 })
     }
 
     /// How its frames begin.
     pub fn begins(&self) -> Begins {
         self.begins
+    }
+
+    /// Whether it shows packets now.
+    pub fn link(&self) -> Link {
+        self.socket.link(self.index)
     }
 
     /// Waits until there are frames, at most so long.

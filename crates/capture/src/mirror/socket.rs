@@ -1,11 +1,13 @@
 //! The packet socket and its ring. rustix knows neither the addresses of packet sockets nor their options.
 
 use super::block::{frames, Frame, STATUS_AT};
-use super::Begins;
+use super::{Begins, Link};
 use crate::ring::Mapping;
 use libc::{c_int, sock_filter};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::mm::ProtFlags;
+use rustix::net::netdevice::index_to_name;
+use rustix::net::sockopt::socket_error;
 use rustix::time::Timespec;
 use std::ffi::c_void;
 use std::io;
@@ -43,18 +45,37 @@ impl Socket {
         Ok(Socket { fd: unsafe { OwnedFd::from_raw_fd(fd) }, ring: None, next: 0 })
     }
 
-    /// How the frames of a device begin; `None` if that is not known here.
-    pub(super) fn begins(&self, device: &str) -> io::Result<Option<Begins>> {
+    /// Asks for something about a device.
+    fn ask(&self, device: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
         // SAFETY: all zeros are a valid `ifreq`.
         let mut request: libc::ifreq = unsafe { zeroed() };
         let room = request.ifr_name.len() - 1;
         request.ifr_name.iter_mut().zip(device.bytes().take(room)).for_each(|(to, b)| *to = b as libc::c_char);
         // SAFETY: the kernel writes into `request`, which outlives the call.
-        if unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFHWADDR, &mut request) } < 0 {
-            return Err(io::Error::last_os_error());
+        match unsafe { libc::ioctl(self.fd.as_raw_fd(), what, &mut request) } {
+            error if error < 0 => Err(io::Error::last_os_error()),
+            _ => Ok(request),
         }
+    }
+
+    /// Whether the device with this index is there, and up.
+    pub(super) fn link(&self, index: u32) -> Link {
+        let Ok(device) = index_to_name(&self.fd, index) else { return Link::Gone };
+        let Ok(answer) = self.ask(&device, libc::SIOCGIFFLAGS) else { return Link::Gone };
+        // SAFETY: this request fills the flags.
+        let flags = unsafe { answer.ifr_ifru.ifru_flags };
+        if c_int::from(flags) & libc::IFF_UP == 0 {
+            Link::Down
+        } else {
+            Link::Up
+        }
+    }
+
+    /// How the frames of a device begin; `None` if that is not known here.
+    pub(super) fn begins(&self, device: &str) -> io::Result<Option<Begins>> {
+        let answer = self.ask(device, libc::SIOCGIFHWADDR)?;
         // SAFETY: this request fills the address.
-        let kind = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
+        let kind = unsafe { answer.ifr_ifru.ifru_hwaddr.sa_family };
         Ok(match kind {
             ETHERNET | LOOPBACK => Some(Begins::Ethernet),
             NONE | RAW_IP => Some(Begins::Ip),
@@ -113,7 +134,12 @@ impl Socket {
     }
 
     pub(super) fn wait(&self, at_most: Duration) {
-        let _ = poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Timespec::try_from(at_most).ok().as_ref());
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let _ = poll(&mut fds, Timespec::try_from(at_most).ok().as_ref());
+        if fds[0].revents().contains(PollFlags::ERR) {
+            // The device went down. The kernel would say so without a pause until it is asked for the error.
+            let _ = socket_error(&self.fd);
+        }
     }
 
     pub(super) fn drain(&mut self, show: &mut dyn FnMut(Frame<'_>)) {
