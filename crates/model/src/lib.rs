@@ -26,6 +26,7 @@ pub mod percent;
 pub mod plain;
 pub mod semconv;
 pub mod span;
+mod span_events;
 pub mod stack;
 pub mod syscalls;
 #[cfg(any(test, feature = "test-support"))]
@@ -45,5 +46,6 @@ pub use key::{Key, KeyKind};
 pub use message::{AttrVal, Body, Carried, Chunk, Item, Kind, Late, Message, Outcome, Side, L7};
 pub use net::{Endpoint, FiveTuple, Transport};
 pub use span::{ExchangeRange, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId};
+pub use span_events::{span_events, SpanEvent};
 pub use time::{Latency, TimeRange};
 pub use trace::{Evidence, ParentLink, SpanLink, Trace, TraceSpan};

@@ -11,24 +11,21 @@
 //! | `wirespan.tcp.request_seq`, `wirespan.tcp.response_seq` | TCP sequence number of the first byte |
 //! | `wirespan.tcp.srtt_ns`, `.retransmits`, `.resets`, `.connect_ns`, `.queue_ns` | what TCP did for its bytes ([`TcpHealth`](wirespan_model::TcpHealth)) |
 //! | `wirespan.socket`, `wirespan.coroutine`, `wirespan.request_id` | where they are known |
-//! | events `wirespan.wait` | what the threads of a slow request waited for ([`SpanWait`]) |
-//! | events `wirespan.syscall`, or spans below | the system calls of a request ([`SpanCalls`]); as attributes: `wirespan.syscall.NAME.count`, `.total`, `.longest` |
-//! | events `wirespan.cpu` | in which code these threads ran, the most frequent places ([`SpanSample`]) |
+//! | events `wirespan.wait` | what the threads of a slow request waited for ([`SpanWait`](wirespan_model::wait::SpanWait)) |
+//! | events `wirespan.syscall`, or spans below | the system calls of a request ([`SpanCalls`](wirespan_model::syscalls::SpanCalls)); as attributes: `wirespan.syscall.NAME.count`, `.total`, `.longest` |
+//! | events `wirespan.cpu` | in which code these threads ran, the most frequent places ([`SpanSample`](wirespan_model::wait::SpanSample)) |
 //! | `wirespan.trace.incomplete` | on roots of a trace that a limit cut short |
 
 use super::proto::{self, AnyValue, ExportRequest, KeyValue, ResourceSpans, Scope, ScopeSpans, STATUS_ERROR};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::key::hash64;
-use wirespan_model::stack::Stack;
-use wirespan_model::syscalls::{call_spans, SpanCall, SpanCalls};
-use wirespan_model::wait::{SpanSample, SpanWait, SpanWaits, SAMPLE_NS};
+use wirespan_model::syscalls::call_spans;
+use wirespan_model::wait::SpanWaits;
 use wirespan_model::{
-    semconv, Attr, ParentLink, Resource, Span, SpanId, SpanLink, TapSide, Trace, TraceId, TraceSpan, Value,
+    semconv, span_events, Attr, ParentLink, Resource, Span, SpanEvent, SpanId, SpanLink, TapSide, Trace, TraceId,
+    TraceSpan, Value,
 };
-
-/// Most places that are told in which a span ran.
-const MOST_PLACES: usize = 5;
 
 /// Encodes assembled traces. Spans are grouped by resource and process, in order of first appearance.
 pub fn encode_traces<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> ExportRequest {
@@ -174,57 +171,18 @@ fn encode_span(item: &Item) -> proto::Span {
         end_time_unix_nano: span.end_ns.max(span.start_ns),
         attributes,
         dropped_events_count: waits.as_ref().map_or(0, |waits| waits.left_out),
-        events: waits.iter().flat_map(|all| events(span, all)).chain(call_events(span)).collect(),
+        events: span_events(span, waits.as_ref()).into_iter().map(encode_event).collect(),
         links: item.links.iter().filter_map(encode_link).collect(),
         status: Some(status.unwrap_or_default()),
         ..proto::Span::default()
     }
 }
 
-/// What the span's threads waited for, and where they ran.
-fn events<'a>(span: &'a Span, all: &'a SpanWaits) -> impl Iterator<Item = proto::Event> + 'a {
-    let waits = all.waits.iter().map(|wait| encode_wait(all, wait));
-    waits.chain(all.samples.iter().take(MOST_PLACES).filter_map(|sample| encode_sample(span, all, sample)))
-}
-
-/// The system calls of the span's threads, if they are events.
-fn call_events(span: &Span) -> Vec<proto::Event> {
-    let Some(all) = SpanCalls::of(span) else { return Vec::new() };
-    let event = |call: &SpanCall| proto::Event {
-        time_unix_nano: call.start_ns,
-        name: "wirespan.syscall".into(),
-        attributes: key_values(all.call_attributes(call)),
-        ..proto::Event::default()
-    };
-    all.events().iter().map(event).collect()
-}
-
-/// In which code the span's threads ran. It is told at the span's start.
-fn encode_sample(span: &Span, all: &SpanWaits, sample: &SpanSample) -> Option<proto::Event> {
-    let stack = all.stacks.get(sample.stack as usize)?;
-    let mut attributes = vec![
-        key_value("wirespan.cpu.samples", i64::from(sample.times)),
-        key_value("wirespan.cpu.time", i64::from(sample.times).saturating_mul(SAMPLE_NS as i64)),
-    ];
-    for (key, frames) in [("code.stacktrace", &stack.user), ("wirespan.cpu.stack.kernel", &stack.kernel)] {
-        if !frames.is_empty() {
-            attributes.push(key_value(key, Stack::text(frames)));
-        }
-    }
-    Some(proto::Event {
-        time_unix_nano: span.start_ns,
-        name: "wirespan.cpu".into(),
-        attributes,
-        ..proto::Event::default()
-    })
-}
-
-/// A wait of the span's thread.
-fn encode_wait(all: &SpanWaits, wait: &SpanWait) -> proto::Event {
+fn encode_event(event: SpanEvent) -> proto::Event {
     proto::Event {
-        time_unix_nano: wait.start_ns,
-        name: "wirespan.wait".into(),
-        attributes: key_values(wait.attributes(all.stack(wait))),
+        time_unix_nano: event.time_ns,
+        name: event.name.into(),
+        attributes: key_values(event.attributes),
         ..proto::Event::default()
     }
 }

@@ -5,7 +5,8 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wirespan_model::{semconv, Attr, Resource, Trace, TraceSpan};
+use wirespan_model::wait::SpanWaits;
+use wirespan_model::{semconv, span_events, Attr, Resource, SpanEvent, Trace, TraceSpan};
 
 /// The envelope of every answer.
 #[derive(Debug, Serialize)]
@@ -68,7 +69,7 @@ struct SpanJson {
     start_time: u64,
     duration: u64,
     tags: Vec<Tag>,
-    logs: [(); 0],
+    logs: Vec<Log>,
     #[serde(rename = "processID")]
     process_id: String,
     warnings: Option<Vec<String>>,
@@ -90,6 +91,13 @@ struct Tag {
     #[serde(rename = "type")]
     kind: &'static str,
     value: Json,
+}
+
+/// What Jaeger calls a log is an event of the span.
+#[derive(Debug, Serialize)]
+struct Log {
+    timestamp: u64,
+    fields: Vec<Tag>,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,6 +123,12 @@ impl Tag {
 fn tags(attributes: Vec<Attr>) -> Vec<Tag> {
     let pairs = attributes.into_iter().filter(|(key, _)| key != "service.name");
     pairs.map(|(key, value)| Tag::new(&key, value.to_json())).collect()
+}
+
+fn log(event: SpanEvent) -> Log {
+    let mut fields = vec![Tag::new("event", event.name.into())];
+    fields.extend(tags(event.attributes));
+    Log { timestamp: event.time_ns / 1_000, fields }
 }
 
 pub(super) fn trace_json(trace: &Trace) -> TraceJson {
@@ -169,7 +183,7 @@ fn span_json(trace_id: &str, s: &TraceSpan, process_id: String, mut tags: Vec<Ta
         start_time: span.start_ns / 1_000,
         duration: span.duration_ns() / 1_000,
         tags,
-        logs: [],
+        logs: span_events(span, SpanWaits::of(span).as_ref()).into_iter().map(log).collect(),
         process_id,
         warnings: None,
     }

@@ -98,6 +98,14 @@ async fn jaeger() {
         assert_eq!(c["references"][0]["refType"], "CHILD_OF");
         assert!(ids.contains(&&c["references"][0]["spanID"]));
     }
+    let all = ok(&app, "/api/traces?service=web&limit=200&start=0&end=2100000000000000").await;
+    let traces = all["data"].as_array().unwrap().iter();
+    let logs = traces.flat_map(|t| t["spans"].as_array().unwrap()).flat_map(|s| s["logs"].as_array().unwrap());
+    let fields: Vec<_> =
+        logs.map(|log| (log["timestamp"].as_u64().unwrap() / 1_000_000_000_000, &log["fields"])).collect();
+    let kind = serde_json::json!({"key": "event", "type": "string", "value": "wirespan.wait"});
+    let has_kind = |fields: &Value| fields[1]["key"] == "wirespan.wait.kind" && fields[1]["type"] == "string";
+    assert!(fields.iter().any(|(at, all)| *at == 1799 && all[0] == kind && has_kind(all)), "{fields:?}");
     let again = ok(&app, &format!("/api/traces/{id}")).await;
     assert_eq!(again["data"][0], *trace);
     let links = ok(&app, "/api/dependencies?endTs=1800000000000&lookback=86400000").await;
