@@ -56,6 +56,9 @@ pub(crate) struct Agent {
     pub(crate) features: Vec<Feature>,
 }
 
+/// A start that takes longer says why.
+const LOADS_QUICKLY: Duration = Duration::from_secs(2);
+
 /// What is looked at more closely.
 pub(crate) struct Wanted {
     /// Of which requests the waits are recorded.
@@ -103,7 +106,13 @@ pub(crate) fn start(
         let _ = ready.send(Ok((capture.features().to_vec(), capture.take_flows())));
         CaptureThread::new(capture, join, slow, names, capture_counters, offer).run(&stopping, &orders_in, &spans_out)
     })?;
-    let (features, flows) = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
+    let loaded = ready_in.recv_timeout(LOADS_QUICKLY).or_else(|late| {
+        if late.is_timeout() {
+            eprintln!("wirespan: the kernel verifies the programs; nothing is traced yet");
+        }
+        ready_in.recv()
+    });
+    let (features, flows) = loaded.map_err(|_| anyhow!("the capture thread ended before it began"))??;
     let flows = match flows {
         Some(source) => {
             let windows = Windows::new(enricher.host_id(), Box::new(Processes(enricher)), now_ns());

@@ -1,7 +1,7 @@
 //! `wirespan packet` with `trace` while the trace happens: the packets of one request, among all others.
 
 use crate::harness::{wirespan, within, Running, WIRESPAN};
-use crate::hops::{free_port, packets, SERVER};
+use crate::hops::{bytes_at, free_port, packets, SERVER};
 use crate::packets::{bridged, made, ready};
 use serde_json::Value;
 use std::time::Duration;
@@ -51,8 +51,7 @@ fn packets_of_a_trace_are_told_once_its_spans_come() {
         within(Duration::from_secs(60), "the client is done", || std::fs::metadata(path("go.done")).ok());
     });
     let seen: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "packet").collect();
-    let at_port = seen.iter().filter(|p| p["point"] == "receive" && p["device"] == "porta");
-    let bytes: u64 = at_port.map(|p| p["len"].as_u64().unwrap()).sum();
+    let bytes = bytes_at("porta", &seen);
     // All of the request and its answer, and nothing of the ten others, which took the same connection.
     assert!((1_000_000..1_050_000).contains(&bytes), "{bytes} of {} packets: {said}", seen.len());
     let times: Vec<u64> = seen.iter().map(|p| p["time_ns"].as_u64().unwrap()).collect();

@@ -1,8 +1,8 @@
 //! Tracing as a user who is not root, with exactly the capabilities that `docs/security.md` names.
 
-use crate::harness::{can_trace, has, otlp, skip, Span, WIRESPAN};
+use crate::harness::{can_trace, eventually, has, otlp, skip, Running, Span, WIRESPAN};
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output};
 use wirespan_capture::privilege::PRIVILEGES;
@@ -114,6 +114,40 @@ fn two_capabilities_show_what_is_in_clear_text_and_the_rest_is_named() {
     for p in PRIVILEGES.iter().filter(|p| !p.required) {
         assert!(said.contains(&format!("{}: {}", p.name, p.lost)), "{} is not named: {said}", p.name);
     }
+}
+
+/// A process that sends itself datagrams, in a network namespace of its own.
+const SENDER: &str = r#"ip link set lo up && exec python3 -c "
+import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(600):
+    s.sendto(b'x', ('127.0.0.1', 7099))
+    time.sleep(0.05)
+""#;
+
+#[test]
+fn two_capabilities_show_packets() {
+    let test = "privileges_packets";
+    if !ready(test) || !has(test, &["unshare", "ip"]) {
+        return;
+    }
+    let dir = stage();
+    let sender = Running::start("unshare", &["--net", "sh", "-c", SENDER]);
+    let own = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
+    let space = eventually("the namespace", || {
+        let inode = std::fs::metadata(format!("/proc/{}/ns/net", sender.pid())).ok()?.ino();
+        (inode != own).then(|| inode.to_string())
+    });
+    let program = "filter: {port: 7099}\nwhere: [xmit]\naction: [count]\nfor: 2s\n";
+    std::fs::write(dir.path().join("sent.yaml"), program).unwrap();
+    let args = ["packet", "sent.yaml", "--netns", &space];
+    let least: Vec<_> = PRIVILEGES.iter().filter(|p| p.required).map(|p| p.name).collect();
+    let done = as_nobody(dir.path(), &least, &args);
+    let (out, said) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success() && out.contains("xmit lo"), "{out} {said}");
+    let done = as_nobody(dir.path(), &["CAP_BPF"], &args);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && said.contains("missing here: CAP_PERFMON"), "{said}");
 }
 
 #[test]

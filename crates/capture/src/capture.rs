@@ -70,9 +70,7 @@ pub struct Capture {
 impl Capture {
     /// Loads and attaches the programs. The targets are traced when it returns.
     pub fn open(options: &Options, targets: &Targets) -> Result<Self, CaptureError> {
-        if privilege::missing().iter().any(|p| p.required) {
-            return Err(CaptureError::Privilege);
-        }
+        privilege::require()?;
         if options.payload_bytes > MAX_PAYLOAD_BYTES || !options.ring_bytes.is_power_of_two() {
             return Err(CaptureError::Config(format!(
                 "payload_bytes is {} (at most {MAX_PAYLOAD_BYTES}), ring_bytes is {} (a power of two)",

@@ -1,6 +1,7 @@
 //! The capabilities that tracing uses: which are there, and what is lost without each. `docs/security.md` has the same
 //! table; a test keeps it true.
 
+use crate::error::CaptureError;
 use crate::features::Feature;
 use rustix::thread::CapabilitySet as Set;
 
@@ -95,6 +96,14 @@ pub fn missing() -> Vec<&'static Privilege> {
         have |= Set::BPF | Set::PERFMON | Set::CHECKPOINT_RESTORE;
     }
     PRIVILEGES.iter().filter(|p| !have.contains(p.set)).collect()
+}
+
+/// An error if a capability is missing without which no kernel program runs.
+pub(crate) fn require() -> Result<(), CaptureError> {
+    if missing().iter().any(|p| p.required) {
+        return Err(CaptureError::Privilege);
+    }
+    Ok(())
 }
 
 /// Whether programs of sockets and control groups can be loaded, and socket maps be made.

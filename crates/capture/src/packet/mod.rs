@@ -12,6 +12,7 @@ pub use filter::{Filter, Net};
 use crate::clock::Clock;
 use crate::error::{bpf, clear_log, failed_program, listen_to_libbpf, reason, CaptureError};
 use crate::object::packet::{OpenPacketSkel, PacketSkel, PacketSkelBuilder};
+use crate::privilege;
 use crate::ring::Ring;
 use crate::source::flow::wire::drop_reasons;
 use crate::wire::contract::{PacketEnd, WS_E_ASKED, WS_E_LEFT, WS_PACKET_COUNTERS, WS_T_VXLAN};
@@ -129,9 +130,7 @@ impl Packets {
     }
 
     fn with_clock(options: &PacketOptions, clock: Clock) -> Result<Self, CaptureError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(CaptureError::Privilege);
-        }
+        privilege::require()?;
         if !options.ring_bytes.is_power_of_two() || options.at_most == 0 {
             return Err(CaptureError::Config(format!(
                 "ring_bytes is {} (a power of two), at_most is {} (at least 1)",
