@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The hooks that a packet passes, with nothing behind them: what no program at these places can go below. */
-#include "vmlinux.h"
-#include <bpf/bpf_helpers.h>
+/* The hooks that a packet passes, with nothing behind them. */
+#include "empty.h"
 
-#define NOTHING_AT(point)         \
-	SEC("tp_btf/" #point)     \
-	int at_##point(void *ctx) \
-	{                         \
-		return 0;         \
-	}
-
-NOTHING_AT(net_dev_queue)
-NOTHING_AT(net_dev_start_xmit)
-NOTHING_AT(netif_receive_skb)
-NOTHING_AT(skb_copy_datagram_iovec)
+EMPTY(net_dev_queue)
+EMPTY(net_dev_start_xmit)
+EMPTY(netif_receive_skb)
+EMPTY(skb_copy_datagram_iovec)
 #ifdef ALL
-NOTHING_AT(tcp_sendmsg_locked)
-NOTHING_AT(sk_data_ready)
-NOTHING_AT(tcp_probe)
-NOTHING_AT(tcp_retransmit_skb)
-NOTHING_AT(kfree_skb)
+EMPTY(tcp_sendmsg_locked)
+EMPTY(sk_data_ready)
+EMPTY(tcp_probe)
+EMPTY(tcp_retransmit_skb)
+EMPTY(kfree_skb)
 #endif
-
-char LICENSE[] SEC("license") = "GPL";

@@ -150,11 +150,10 @@ impl Session {
 
     /// Traces until a signal comes, or for this many seconds; then ends. An error if the agent ended by itself.
     pub(crate) fn run_until(self, stop: &mut StopSignal, seconds: Option<u64>) -> Result<()> {
-        let (began, mut gave_back) = (Instant::now(), false);
+        let mut loading = Some(Instant::now());
         let healthy = stop.wait(seconds, || {
-            if !gave_back && began.elapsed() > memory::LOADED {
+            if loading.take_if(|began| began.elapsed() > memory::LOADED).is_some() {
                 memory::started();
-                gave_back = true;
             }
             self.run_due()
         });

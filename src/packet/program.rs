@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail, Context as _, Result};
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
-use values::{Port, Protocol, Written};
+use values::Written;
 use wirespan_capture::packet::{Filter, Net, PacketOptions};
 use wirespan_capture::targets::netns_inode;
 use wirespan_model::packet::Point;
@@ -60,7 +60,7 @@ struct FilterKeys {
     netns: Option<Some1<String>>,
     device: Option<Some1<String>>,
     #[serde(default)]
-    protocol: Written<Protocol>,
+    protocol: Written<u8>,
     #[serde(default)]
     address: Written<Net>,
     #[serde(default)]
@@ -68,11 +68,11 @@ struct FilterKeys {
     #[serde(default)]
     destination: Written<Net>,
     #[serde(default)]
-    port: Written<Port>,
+    port: Written<u16>,
     #[serde(default)]
-    source_port: Written<Port>,
+    source_port: Written<u16>,
     #[serde(default)]
-    destination_port: Written<Port>,
+    destination_port: Written<u16>,
     #[serde(default)]
     tcp_flags: Vec<Flag>,
     trace: Option<String>,
@@ -204,10 +204,10 @@ impl Program {
             source: keys.source.0,
             destination: keys.destination.0,
             address: keys.address.0,
-            source_port: keys.source_port.0 .0,
-            destination_port: keys.destination_port.0 .0,
-            port: keys.port.0 .0,
-            protocol: keys.protocol.0 .0,
+            source_port: keys.source_port.0,
+            destination_port: keys.destination_port.0,
+            port: keys.port.0,
+            protocol: keys.protocol.0,
             tcp_flags: flags,
             devices: Some1::all(keys.device.as_ref()),
             netns,

@@ -115,7 +115,7 @@ fn is_right(request: &Request<'_>) -> bool {
         }
         // While its call was under way, its thread may have waited for a processor.
         "call" => part("children") + part("run_queue") >= 40.0 - OFF_MS,
-        "queue" => idle > 20.0 && part("run_queue") >= 0.9 * idle - OFF_MS && part("cpu_limit") < OFF_MS,
+        "queue" => idle > 30.0 && part("run_queue") >= 0.9 * idle - OFF_MS && part("cpu_limit") < OFF_MS,
         "limit" => part("cpu_limit") + part("run_queue") >= 0.9 * idle - OFF_MS,
         "lock" => part("blocked") >= request.truth("slept") - request.truth("queued") - OFF_MS,
         // Its timer was due after 40 ms, 20 ms after the loop had begun to run 80 ms for the other request.

@@ -39,11 +39,8 @@ impl<'de, T: Text> Deserialize<'de> for Written<T> {
     }
 }
 
-/// A number of IP, written as its name or as the number; 0: any.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Protocol(pub(super) u8);
-
-impl Text for Protocol {
+/// A protocol's number of IP, written as its name or as the number; 0: any.
+impl Text for u8 {
     const EXPECTED: &'static str = "a protocol";
 
     fn read(text: &str) -> Result<Self> {
@@ -55,19 +52,16 @@ impl Text for Protocol {
             _ => text.parse(),
         };
         let known = "`tcp`, `udp`, `icmp`, `icmpv6`, `a number below 256`";
-        number.map(Protocol).map_err(|_| anyhow!("unknown variant `{text}`, expected one of {known}"))
+        number.map_err(|_| anyhow!("unknown variant `{text}`, expected one of {known}"))
     }
 }
 
 /// A port of TCP or UDP; 0: any.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Port(pub(super) u16);
-
-impl Text for Port {
+impl Text for u16 {
     const EXPECTED: &'static str = "a port";
 
     fn read(text: &str) -> Result<Self> {
-        text.parse().map(Port).map_err(|_| anyhow!("`{text}` is no port: write a number up to 65535"))
+        text.parse().map_err(|_| anyhow!("`{text}` is no port: write a number up to 65535"))
     }
 }
 

@@ -17,7 +17,7 @@ struct plain_header {
 
 /*
  * Whether a packet is plainly not chosen: whole, of IPv4 without options, with TCP or UDP and no tunnel in it. Most
- * packets that pass are such, and one look must do: the whole way through the headers takes ten times as long.
+ * packets that pass are such, and one look must do: the whole way through the headers costs more than the hook.
  */
 static __always_inline bool is_another(__u64 at, __u64 end)
 {

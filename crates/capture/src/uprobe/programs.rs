@@ -40,13 +40,20 @@ impl Programs {
         self.load(set.program)
     }
 
-    /// Loads one of the programs that are not loaded; false if there is none.
-    pub(super) fn load_next(&mut self) -> bool {
-        let next = self.0.iter().find(|(_, (_, state))| matches!(state, State::Later(_)));
-        next.map(|(name, _)| *name).is_some_and(|name| {
+    fn next(&self) -> Option<&'static str> {
+        self.0.values().find(|(_, state)| matches!(state, State::Later(_))).map(|(program, _)| program.name)
+    }
+
+    /// Whether some are not loaded.
+    pub(super) fn are_left(&self) -> bool {
+        self.next().is_some()
+    }
+
+    /// Loads one of those that are not loaded.
+    pub(super) fn load_next(&mut self) {
+        if let Some(name) = self.next() {
             self.load(name);
-            true
-        })
+        }
     }
 
     fn load(&mut self, name: &str) -> Option<RawFd> {

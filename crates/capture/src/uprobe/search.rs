@@ -60,8 +60,6 @@ pub(super) struct Search {
     /// The plan for each file that was read; `None` if there is nothing to do.
     known: HashMap<FileId, Option<Arc<Plan>>>,
     discovered: Option<Instant>,
-    /// There are programs that are not loaded.
-    loads: bool,
     detacher: Detacher,
     /// Waits are asked for.
     waits: bool,
@@ -98,7 +96,6 @@ impl Search {
             processes: HashMap::new(),
             known: HashMap::new(),
             discovered: None,
-            loads: true,
             detacher: Detacher::start()?,
             waits: false,
             agents,
@@ -107,7 +104,7 @@ impl Search {
 
     /// How long no process is due, and no program is to be loaded.
     pub(super) fn pause(&self) -> Duration {
-        if self.loads {
+        if self.programs.are_left() {
             return Duration::ZERO;
         }
         let next = self.processes.values().map(|p| p.look_at).min();
@@ -312,7 +309,7 @@ impl Search {
 
     /// Loads one of the programs that nobody has needed so far, so that the first process which does finds it.
     pub(super) fn load_next(&mut self) {
-        self.loads = self.loads && self.programs.load_next();
+        self.programs.load_next();
     }
 
     /// Puts those probes in place, or takes those away, that are there only while waits are asked for.

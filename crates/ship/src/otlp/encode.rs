@@ -11,10 +11,14 @@
 //! | `wirespan.tcp.request_seq`, `wirespan.tcp.response_seq` | TCP sequence number of the first byte |
 //! | `wirespan.tcp.srtt_ns`, `.retransmits`, `.resets`, `.connect_ns`, `.queue_ns` | what TCP did for its bytes ([`TcpHealth`](wirespan_model::TcpHealth)) |
 //! | `wirespan.socket`, `wirespan.coroutine`, `wirespan.request_id` | where they are known |
-//! | events `wirespan.wait` | what the threads of a slow request waited for ([`SpanWait`](wirespan_model::wait::SpanWait)) |
-//! | events `wirespan.syscall`, or spans below | the system calls of a request ([`SpanCalls`](wirespan_model::syscalls::SpanCalls)); as attributes: `wirespan.syscall.NAME.count`, `.total`, `.longest` |
-//! | events `wirespan.cpu` | in which code these threads ran, the most frequent places ([`SpanSample`](wirespan_model::wait::SpanSample)) |
+//! | events `wirespan.wait` | what the threads of a slow request waited for ([`SpanWait`]) |
+//! | events `wirespan.syscall`, or spans below | the system calls of a request ([`SpanCalls`]); as attributes: `wirespan.syscall.NAME.count`, `.total`, `.longest` |
+//! | events `wirespan.cpu` | in which code these threads ran, the most frequent places ([`SpanSample`]) |
 //! | `wirespan.trace.incomplete` | on roots of a trace that a limit cut short |
+//!
+//! [`SpanWait`]: wirespan_model::wait::SpanWait
+//! [`SpanSample`]: wirespan_model::wait::SpanSample
+//! [`SpanCalls`]: wirespan_model::syscalls::SpanCalls
 
 use super::proto::{self, AnyValue, ExportRequest, KeyValue, ResourceSpans, Scope, ScopeSpans, STATUS_ERROR};
 use rustc_hash::FxHashMap;
