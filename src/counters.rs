@@ -72,8 +72,7 @@ impl Counters {
         let place = |name: &str| ORDER.iter().position(|o| *o == name).unwrap_or(ORDER.len());
         let mut stages: Vec<_> = all.iter().collect();
         stages.sort_by_key(|(name, _)| (place(name), **name));
-        let counter =
-            |(name, value): &(String, u64)| Counter { name: name.clone(), value: *value, loss: is_loss(name) };
+        let counter = |(name, value): &(String, u64)| Counter::new(name, *value, is_loss(name));
         stages
             .into_iter()
             .map(|(name, values)| Stage { name: (*name).to_string(), counters: values.iter().map(counter).collect() })
@@ -117,8 +116,10 @@ impl Counters {
 }
 
 fn is_loss(name: &str) -> bool {
-    // A client that is told that the store is busy keeps its spans.
-    name != "dropped_busy" && LOSS.iter().any(|l| name.contains(l))
+    // A client that is told that the store is busy keeps its spans. Old spans that make room for new ones are said as a
+    // note.
+    let is_none = name == "dropped_busy" || name.starts_with("dropped_forgotten");
+    !is_none && LOSS.iter().any(|l| name.contains(l))
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use crate::agent::{self, Agent, Concerns, Wanted};
 use crate::claims::{self, Claim};
-use crate::config::{capture_options, export_config, flow_rhythm, join_config, slow, Config, OutputArgs, UiArgs};
+use crate::config::{
+    capture_options, export_config, flow_rhythm, join_config, slow, Config, OutputArgs, Serve, UiArgs,
+};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
@@ -13,12 +15,13 @@ use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
 use crate::view::{About, Orders, View};
 use anyhow::{anyhow, bail, Result};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wirespan_capture::{privilege, Targets};
 use wirespan_ship::link::Sender;
-use wirespan_store::Store;
+use wirespan_store::{Embedded, Store};
 use wirespan_view::WhyOrder;
 
 /// How long captured spans wait for a store that is behind. Nobody else has them, so waiting is better than losing
@@ -45,6 +48,8 @@ pub(crate) struct Request<'a> {
     pub(crate) mirror: Option<Mirrors>,
     /// `None`: the command has no view, and keeps spans only where the user names a directory.
     pub(crate) ui: Option<&'a UiArgs>,
+    /// Where a command without a view serves its state.
+    pub(crate) status: Option<SocketAddr>,
 }
 
 /// A running agent with its store and its view.
@@ -66,7 +71,8 @@ impl Session {
     /// Starts tracing; returns when the kernel programs are attached. Says on stderr what this kernel does not allow.
     pub(crate) fn open(request: Request<'_>, config: &Config) -> Result<Session> {
         privilege::keep_what_tracing_uses(config.capture.attach_java);
-        let Request { mode, targets, described, outputs, map_file, calls, link, obedience, mirror, ui } = request;
+        let Request { mode, targets, described, outputs, map_file, calls, link, obedience, mirror, ui, status } =
+            request;
         let mut to: Vec<String> = link.iter().map(|link| link.server().to_string()).collect();
         to.extend(export_config(outputs, config)?.map(|export| export.url));
         let claims = claims::claim(&targets, mode, &to)?.into_iter().collect();
@@ -89,7 +95,8 @@ impl Session {
         let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
         notes.iter().for_each(|note| eprintln!("wirespan: {note}"));
-        let about = About { mode, targets: described, notes, housekeeping: config.traces.housekeeping };
+        let housekeeping = config.traces.housekeeping;
+        let about = About { mode, targets: described, notes, housekeeping, status_only: status.is_some() };
         // With the privileges of tracing, and before those of the view are given up.
         let wanted = ui.is_some_and(|ui| !ui.no_ui) && config.packets.programs;
         let programs = wanted.then(Programs::start).transpose()?;
@@ -108,7 +115,14 @@ impl Session {
                 };
                 without_privileges(|| serve(ui, config, store, counters, about, orders))?
             }
-            _ => None,
+            _ => status
+                .map(|ui| {
+                    let store = store.clone().map_or_else(no_store, Ok)?;
+                    let serve = Serve { ui, ..config.serve.clone() };
+                    let counters = Arc::clone(&counters);
+                    without_privileges(|| View::serve(&serve, store, counters, about, Orders::default()))
+                })
+                .transpose()?,
         };
         // Who looks at spans here has SDKs send theirs here, too.
         let otlp = ui.is_some().then(|| {
@@ -192,6 +206,11 @@ impl Closed {
             eprintln!("wirespan: lost: {name} {n}");
         }
     }
+}
+
+/// A store of a process that keeps no spans.
+fn no_store() -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(Embedded::memory(wirespan_store::Options::default())?))
 }
 
 /// Serves the view unless it was declined.

@@ -30,6 +30,8 @@ pub(crate) struct View {
 /// What the view shows besides counters and the store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct About {
+    /// Only status, metrics and health are served: the process shows no spans.
+    pub(crate) status_only: bool,
     /// Subcommand.
     pub(crate) mode: &'static str,
     /// The targets, in words.
@@ -64,19 +66,21 @@ impl View {
             .enable_all()
             .build()
             .context("starting the view")?;
-        let listener = runtime
-            .block_on(TcpListener::bind(addr))
-            .with_context(|| format!("serving the UI on {addr}: give another address with --ui, or --no-ui"))?;
+        let listener = runtime.block_on(TcpListener::bind(addr)).with_context(|| match about.status_only {
+            true => format!("serving the status on {addr}: give another address with --status"),
+            false => format!("serving the UI on {addr}: give another address with --ui, or --no-ui"),
+        })?;
         let addr = listener.local_addr()?;
         let mut token = config.ui_token.clone();
         if token.is_empty() && !addr.ip().is_loopback() {
             token = random_token().context("making a token for the UI")?;
+            let what = if about.status_only { "status" } else { "UI" };
             eprintln!(
-                "wirespan: the UI on {addr} can be reached from other machines: it asks for the token in its address \
-                below (--ui-token sets one), and nothing is encrypted"
+                "wirespan: the {what} on {addr} can be reached from other machines: it asks for the token in its \
+                address below (--ui-token or WIRESPAN_UI_TOKEN sets one), and nothing is encrypted"
             );
         }
-        let metrics = Arc::clone(&counters);
+        let (metrics, status_only) = (Arc::clone(&counters), about.status_only);
         let status = move || AgentStatus {
             mode: about.mode.to_string(),
             targets: about.targets.clone(),
@@ -96,7 +100,7 @@ impl View {
             .for_listener(addr);
         let (stop, stopped) = oneshot::channel::<()>();
         let connections = Connections::new(Limits::new(slots.ui));
-        let router = wirespan_view::router(state);
+        let router = if status_only { wirespan_view::status_router(state) } else { wirespan_view::router(state) };
         runtime.spawn(async move {
             let answer = move |request| {
                 let router = router.clone();

@@ -7,6 +7,7 @@ use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use wirespan_ship::link::{AgentInfo, Order, Sender, SenderConfig};
 
@@ -38,6 +39,9 @@ pub(crate) struct AgentArgs {
     /// programs for that cost every process of this machine something meanwhile
     #[arg(long)]
     why_orders: bool,
+    /// Serve the state of this agent here: /metrics, /healthz, and what `wirespan status --server ADDR` shows
+    #[arg(long, value_name = "ADDR")]
+    status: Option<SocketAddr>,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -74,10 +78,12 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
         obedience,
         mirror,
         ui: None,
+        status: args.status,
     };
     let session = Session::open(request, &config)?;
     crate::lockdown::close();
-    eprintln!("wirespan: tracing {}; Ctrl-C ends", args.targets.describe(&config.packets.mirror));
+    let state = session.view().map(|view| format!(", state on {}", view.url())).unwrap_or_default();
+    eprintln!("wirespan: tracing {}{state}; Ctrl-C ends", args.targets.describe(&config.packets.mirror));
     session.run_until(&mut stop, args.seconds)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -38,6 +38,8 @@ pub(crate) struct DemoArgs {
 
 /// Parts of the shop that the demo adds: a TLS hop with PostgreSQL, and Kafka, as far as they are installed.
 const PARTS: &str = "payment,shipping";
+/// What a request of the shop waits for is recorded if it takes so long.
+const SLOW: &str = "10ms";
 /// How long spans are let come before a trace is printed, and how long its last ones are waited for.
 const SETTLING: Duration = Duration::from_secs(2);
 const LONGEST_SETTLING: Duration = Duration::from_secs(15);
@@ -76,12 +78,15 @@ impl Drop for Cgroup {
     }
 }
 
-pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
+pub(crate) fn demo(args: DemoArgs, mut config: Config) -> Result<ExitCode> {
     if !args.shop.is_file() {
         bail!(
             "the demo shop is not at {}: run this from a checkout of wirespan, or give --shop FILE",
             args.shop.display()
         );
+    }
+    if config.waits.threshold.is_empty() {
+        config.waits.threshold = SLOW.into();
     }
     let mut stop = StopSignal::catch()?;
     let work = WorkDir::create()?;
@@ -98,6 +103,7 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
         obedience: None,
         mirror: None,
         ui: Some(&args.ui),
+        status: None,
     };
     let session = Session::open(request, &config)?;
 
@@ -200,7 +206,8 @@ fn show_one(
             if late || enough_for > LONGEST_SETTLING || is_settled {
                 use std::io::IsTerminal as _;
                 println!("{}", super::trace::render(trace, std::io::stdout().is_terminal()));
-                if let Some(story) = super::explain::longest_in_words(trace) {
+                let story = super::explain::slow_in_words(store, &traces);
+                if let Some(story) = story.or_else(|| super::explain::longest_in_words(trace)) {
                     println!("{story}");
                 }
                 return Ok(Shown::Trace);

@@ -11,12 +11,16 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use wirespan_model::{plain, Span, SpanId, TapSide, Trace};
+use wirespan_store::{Query, Store};
 use wirespan_trace::{Comparison, Parts, Story, Usual};
 
 /// Most spans of the same endpoint that are compared.
 const COMPARED: usize = 500;
 /// Most requests of which the slowest are compared with the others.
 const MOST: usize = 5_000;
+/// So many others must be alike, and half of them so many times faster, for a request to be called slow in the demo.
+const ENOUGH: usize = 10;
+const SLOW: u64 = 2;
 /// How far back they are looked for.
 const BEFORE_NS: u64 = 3_600_000_000_000;
 
@@ -119,6 +123,38 @@ pub(super) fn longest_in_words(trace: &Trace) -> Option<String> {
     Story::of(trace, span.id, &mut |_| None).map(|story| story.text())
 }
 
+/// Of the longest requests of these traces, the one that took most beside others like it, in words. `None` if none
+/// took much longer than usual.
+pub(super) fn slow_in_words(store: &dyn Store, traces: &[Trace]) -> Option<String> {
+    let times = |trace| {
+        let span = longest(trace).filter(|span| Parts::of(span).is_some())?;
+        let usual = usual_in(store, span).filter(|usual| usual.spans >= ENOUGH)?;
+        Some((trace, span, span.duration_ns() / usual.duration_ns.max(1)))
+    };
+    let (trace, span, _) = traces.iter().filter_map(times).max_by_key(|(.., times)| *times).filter(|s| s.2 >= SLOW)?;
+    let story = Story::of(trace, span.id, &mut |span| usual_in(store, span))?;
+    Some(format!("Why was it slow? `wirespan explain {}` says:\n\n{}", span.id, story.text()))
+}
+
+/// What is usual for spans like this one, by the newest of a store.
+fn usual_in(store: &dyn Store, span: &Span) -> Option<Usual> {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let query = Query {
+        service: text(&span.resource.service),
+        tap: text(span.tap.as_str()),
+        operation: text(&span.operation),
+        limit: COMPARED,
+        ..Query::default()
+    };
+    usual_of(span, store.search(&query).ok()?.iter().map(AsRef::as_ref))
+}
+
+/// What is usual for those of these spans that are like this one.
+fn usual_of<'a>(span: &Span, spans: impl Iterator<Item = &'a Span>) -> Option<Usual> {
+    let own = form(&span.target);
+    Usual::of(spans.filter(|other| other.id != span.id && form(&other.target) == own))
+}
+
 /// Spans of the query API.
 fn spans(client: &ClientArgs, config: &Config, path: &str) -> Result<Vec<Span>> {
     serde_json::from_value(client.get(config, path)?).context("the server is of another version")
@@ -150,8 +186,6 @@ impl Others<'_> {
             let found = found.map_err(|error| self.failed = Some(error)).ok()?;
             self.known.insert(conditions.clone(), found);
         }
-        let own = form(&span.target);
-        let is_alike = |other: &&Span| other.id != span.id && form(&other.target) == own;
-        Usual::of(self.known.get(&conditions)?.iter().filter(is_alike))
+        usual_of(span, self.known.get(&conditions)?.iter())
     }
 }

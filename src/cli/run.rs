@@ -70,6 +70,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
         obedience: None,
         mirror: Mirrors::open(&config)?,
         ui: Some(&args.ui),
+        status: None,
     };
     let session = Session::open(request, &config)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

@@ -46,6 +46,14 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// What was lost, and what can be done.
+fn lost(stage: &str, counter: &Value) -> String {
+    let [name, todo] = ["name", "todo"].map(|key| plain::line(counter[key].as_str().unwrap_or("")).into_owned());
+    let n = number(counter["value"].as_u64().unwrap_or(0));
+    let todo = if todo.is_empty() { todo } else { format!("; {todo}") };
+    format!("{stage}: {}: {n}{todo}", name.replace('_', " "))
+}
+
 /// What is abnormal, and the counters if `details` are wanted.
 fn words(status: &Value, details: bool) -> String {
     let line = |v: &Value| plain::line(v.as_str().unwrap_or("")).into_owned();
@@ -55,7 +63,9 @@ fn words(status: &Value, details: bool) -> String {
     let mut out =
         format!("wirespan {} ({}) {}\n", line(&status["version"]), line(&agent["mode"]), line(&agent["targets"]));
     let (spans, disk) = (number(count(&store["spans"])), size(count(&store["disk_bytes"])));
-    out.push_str(&format!("store    {spans} spans, {disk} on disk\n"));
+    if count(&store["spans"]) > 0 || agent["mode"] != "agent" {
+        out.push_str(&format!("store    {spans} spans, {disk} on disk\n"));
+    }
     let memory = |part: &str| count(&agent["memory"][part]);
     let [tables, programs, resident] = ["kernel_tables", "kernel_programs", "resident"].map(memory);
     if resident > 0 {
@@ -81,12 +91,12 @@ fn words(status: &Value, details: bool) -> String {
     let stages = list("stages", agent);
     for stage in &stages {
         for c in list("counters", stage).iter().filter(|c| c["loss"] == true && count(&c["value"]) > 0) {
-            let what = line(&c["name"]).replace('_', " ");
-            add("LOST", &format!("{}: {what}: {}", line(&stage["name"]), number(count(&c["value"]))));
+            add("LOST", &lost(&line(&stage["name"]), c));
         }
     }
-    for c in list("dropped", store) {
-        add("LOST", &format!("store: {}: {}", line(&c["name"]), number(count(&c["value"]))));
+    // The stage of that name counts the same.
+    if !stages.iter().any(|stage| stage["name"] == "store") {
+        list("dropped", store).iter().for_each(|c| add("LOST", &lost("store", c)));
     }
     if wrong == 0 {
         out.push_str("all      as it should be\n");
@@ -112,7 +122,7 @@ mod tests {
     fn only_what_is_abnormal_is_said() {
         let counters = |lost: u64| {
             serde_json::json!([{"name": "records", "value": 9, "loss": false},
-            {"name": "lost_ring_full", "value": lost, "loss": true}])
+            {"name": "lost_ring_full", "value": lost, "loss": true, "todo": "read faster"}])
         };
         let status = |lost, notes: Value| {
             serde_json::json!({"version": "1", "store": {"spans": 12_345, "disk_bytes": 0},
@@ -125,9 +135,12 @@ mod tests {
             "wirespan 1 (up) process 7\nstore    12,345 spans, nothing on disk\n\
             all      as it should be\n         --details shows every counter\n"
         );
+        let twice = serde_json::json!({"version": "1", "store": {"dropped": [{"name": "old", "value": 5}]},
+            "agent": {"stages": [{"name": "store", "counters": [{"name": "dropped_old", "value": 5, "loss": true}]}]}});
+        assert_eq!(words(&twice, false).matches("LOST").count(), 1, "not told twice");
         let bad = words(&status(1234, serde_json::json!(["the server\u{1b}[2J is gone"])), true);
         assert!(bad.contains("NOTE     the server\\u{1b}[2J is gone\n"), "{bad}");
-        assert!(bad.contains("LOST     capture: lost ring full: 1,234\n"), "{bad}");
+        assert!(bad.contains("LOST     capture: lost ring full: 1,234; read faster\n"), "{bad}");
         assert!(bad.contains("  records") && !bad.contains("as it should be"), "{bad}");
     }
 }

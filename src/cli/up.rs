@@ -56,6 +56,7 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
         obedience: None,
         mirror: Mirrors::open(&config)?,
         ui: Some(&args.ui),
+        status: None,
     };
     let session = Session::open(request, &config)?;
     crate::lockdown::close();

@@ -64,6 +64,7 @@ mod spaces;
 mod split;
 mod stacks;
 mod stacks_bad;
+mod state;
 mod syscalls;
 mod tcp;
 mod tls;

@@ -55,9 +55,19 @@ fn an_agent_says_that_its_server_is_away_and_when_it_is_back() {
     }
     let (target, link, ui) = (target(), free_port(), free_port());
     let (pid, link, ui) = (target.pid().to_string(), format!("127.0.0.1:{link}"), format!("127.0.0.1:{ui}"));
-    let agent = Said::start(&["agent", "--pid", &pid, "--server", &link]);
+    let state = format!("127.0.0.1:{}", free_port());
+    let agent = Said::start(&["agent", "--pid", &pid, "--server", &link, "--status", &state]);
     let line = agent.wait_for("the server is not connected");
     assert!(line.contains("refused") && line.contains("spans wait") && line.contains("wirespan server"), "{line}");
+    agent.wait_for("Ctrl-C ends");
+    let status = || String::from_utf8(wirespan(&["status", "--server", &state]).stdout).unwrap();
+    let said = status();
+    assert!(
+        said.contains("the server is not connected") && said.contains("memory") && !said.contains("store"),
+        "{said}"
+    );
+    let traces = wirespan(&["traces", "--server", &state]);
+    assert!(String::from_utf8_lossy(&traces.stderr).contains("its spans are at its server"), "{traces:?}");
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("wirespan.toml");
     std::fs::write(&config, "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n").unwrap();
@@ -65,6 +75,8 @@ fn an_agent_says_that_its_server_is_away_and_when_it_is_back() {
     let server = Said::start(&["server", "--listen", &link, "--ui", &ui, "--config", config]);
     let line = agent.wait_for("is connected");
     assert!(line.contains(&link) && line.contains("after"), "{line}");
+    let said = status();
+    assert!(said.contains("all      as it should be"), "{said}");
     server.wait_for("is connected");
     drop(agent);
     let note = eventually("the server says that the agent has gone", || {

@@ -9,6 +9,7 @@ use crate::load::{at_root_cgroup, blame_age, choose, load_survivors, uprobes, Lo
 use crate::object::WirespanSkel;
 use crate::on_demand::{self, OnDemand};
 use crate::privilege;
+use crate::refused::Refused;
 use crate::ring::Ring;
 use crate::source::calls::{CallSet, Recorder};
 use crate::source::wait::Follower;
@@ -49,6 +50,7 @@ pub struct Capture {
     /// Records that were not understood.
     bad: u64,
     features: Vec<Feature>,
+    refused_later: Refused,
     rung: MessageRung,
     retransmits: bool,
     messages: bool,
@@ -159,7 +161,8 @@ impl Capture {
         }
         let mut waits = Follower::new(&skel, &names);
         waits.record(&mut skel, options.waits, || targets.processes());
-        let on_demand = OnDemand::new(&names, &mut skel, targets, late);
+        let refused_later = Refused::default();
+        let on_demand = OnDemand::new(&names, &mut skel, targets, late, refused_later.clone());
         let mut on_demand = on_demand.map_err(|e| bpf("loading kernel programs")(e.into()))?;
         on_demand.want_waits(options.waits.is_some());
         on_demand.attach(&mut skel, &mut links);
@@ -171,7 +174,7 @@ impl Capture {
         if !adopting.is_empty() {
             source::adopt(&adopting, &skel, &targets.processes(), &mut grown);
         }
-        let uprobes = uprobes(&skel, &programs, of_probes);
+        let uprobes = uprobes(&skel, &programs, of_probes, refused_later.clone());
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
             let facts = FactMaps::open(skel.object()).map_err(bpf("opening the maps of facts"))?;
             let lives = MapHandle::try_from(&skel.maps.lives).map_err(bpf("opening the ring of processes"))?;
@@ -196,6 +199,7 @@ impl Capture {
             clock,
             bad: 0,
             features,
+            refused_later,
             rung,
             retransmits,
             messages,
@@ -371,9 +375,10 @@ impl Capture {
         out
     }
 
-    /// What became of each process that was asked to load an agent ([`Options::attach_java`]), in words.
+    /// What became of each process that was asked to load an agent ([`Options::attach_java`]), and what is lost with
+    /// programs that the kernel has refused since the start, in words.
     pub fn notes(&self) -> Vec<String> {
-        self.watcher.as_ref().map(Watcher::notes).unwrap_or_default()
+        self.watcher.iter().flat_map(Watcher::notes).chain(self.refused_later.notes()).collect()
     }
 
     /// Detaches every program. Records in the ring buffer can still be drained.

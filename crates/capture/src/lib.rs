@@ -26,6 +26,7 @@ mod perf;
 mod preemption;
 mod prepared;
 pub mod privilege;
+mod refused;
 mod ring;
 mod runtime;
 mod source;

@@ -10,6 +10,7 @@ use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::on_demand;
 use crate::preemption::Preemption;
 use crate::prepared::{self, Prepared};
+use crate::refused::Refused;
 use crate::source::{Source, SOURCES};
 use crate::targets::{descendants, Targets};
 use crate::uprobe::{shapes, Programs, Shapes};
@@ -194,13 +195,18 @@ pub(crate) fn at_root_cgroup(program: &ProgramMut<'_>) -> Result<Link, String> {
 }
 
 /// The uprobe programs: those that were loaded, and those that are loaded later.
-pub(crate) fn uprobes(skel: &WirespanSkel<'static>, programs: &[&'static Program], later: Vec<Prepared>) -> Programs {
+pub(crate) fn uprobes(
+    skel: &WirespanSkel<'static>,
+    programs: &[&'static Program],
+    later: Vec<Prepared>,
+    refused: Refused,
+) -> Programs {
     let uprobes: Vec<_> = programs.iter().copied().filter(|p| p.is_uprobe()).collect();
     let of = |name: &OsStr| uprobes.iter().copied().find(|p| name.to_str() == Some(p.name));
     let later = later.into_iter().filter_map(|one| Some((of(OsStr::new(&one.name))?, one)));
     let loaded = skel.object().progs().filter(|program| program.autoload());
     let loaded = loaded.filter_map(|program| Some((of(program.name())?, program.as_fd().as_raw_fd())));
-    Programs::new(loaded, later)
+    Programs::new(loaded, later, refused)
 }
 
 /// Writes the targets into the maps.

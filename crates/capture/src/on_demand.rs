@@ -17,6 +17,7 @@ use crate::object::WirespanSkel;
 use crate::perf;
 use crate::prepared::Prepared;
 use crate::privilege;
+use crate::refused::Refused;
 use crate::targets::Targets;
 use crate::wire::contract::{
     WS_HOOK_CALLS, WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE, WS_HOOK_WAITS, WS_SAMPLES_PER_SECOND,
@@ -79,13 +80,14 @@ impl OnDemand {
         skel: &mut WirespanSkel<'static>,
         targets: &Targets,
         late: Vec<Prepared>,
+        refused: Refused,
     ) -> io::Result<Self> {
         let waiting = PROGRAMS.into_iter().filter(|(name, _)| loaded.contains(name)).collect();
         if !loaded.contains(&"io_uring_create") || targets.all {
             want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING);
         }
         look_for_rings(skel, &targets.processes());
-        Ok(OnDemand { waiting, late: Late::load(late)?, ..OnDemand::default() })
+        Ok(OnDemand { waiting, late: Late::load(late, refused)?, ..OnDemand::default() })
     }
 
     /// Detaches the programs of waits and of system calls, and attaches nothing from now on.
@@ -175,10 +177,11 @@ struct Late {
     loading: Vec<String>,
     done: Option<Receiver<(Prepared, io::Result<OwnedFd>)>>,
     loaded: HashMap<String, OwnedFd>,
+    refused: Refused,
 }
 
 impl Late {
-    fn load(programs: Vec<Prepared>) -> io::Result<Late> {
+    fn load(programs: Vec<Prepared>, refused: Refused) -> io::Result<Late> {
         let loading = programs.iter().map(|program| program.name.clone()).collect();
         let (tell, done) = channel();
         std::thread::Builder::new().name("verify".into()).spawn(move || {
@@ -188,7 +191,7 @@ impl Late {
                 let _ = tell.send((program, loaded)); // fails if tracing has ended
             }
         })?;
-        Ok(Late { loading, done: Some(done), loaded: HashMap::new() })
+        Ok(Late { loading, done: Some(done), loaded: HashMap::new(), refused })
     }
 
     fn take(&mut self) {
@@ -198,9 +201,7 @@ impl Late {
                 Ok(program) => {
                     self.loaded.insert(name, program);
                 }
-                Err(error) => {
-                    tracing::warn!(%error, program = name, "the kernel refused a program: see wirespan check")
-                }
+                Err(error) => self.refused.add(&name, &error),
             }
         }
     }

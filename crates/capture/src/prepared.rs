@@ -96,6 +96,13 @@ impl Prepared {
         }
     }
 
+    /// A program without instructions, which every kernel refuses.
+    #[cfg(test)]
+    pub(crate) fn refused(name: &str) -> Prepared {
+        let (instructions, functions) = (Vec::new(), Vec::new());
+        Prepared { name: name.into(), kind: 0, expected_attach_type: 0, instructions, functions, btf: 0, tracepoint: 0 }
+    }
+
     /// Loads the program. The kernel verifies several side by side.
     pub(crate) fn load(&self) -> io::Result<OwnedFd> {
         let mut options = bpf_prog_load_opts {

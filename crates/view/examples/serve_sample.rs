@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use wirespan_view::{router, AgentStatus, Counter, Memory, Stage, ViewState};
 
 fn status() -> AgentStatus {
-    let counter = |name: &str, value, loss| Counter { name: name.into(), value, loss };
+    let counter = |name: &str, value, loss| Counter::new(name, value, loss);
     AgentStatus {
         mode: "sample".into(),
         targets: "a made-up shop".into(),

@@ -197,7 +197,13 @@ pub fn router(state: ViewState) -> Router {
     guard::protect(routes, state)
 }
 
-/// Answers one request, with the routes of [`router`].
+/// Status, metrics and health alone: for a process that shows no spans.
+pub fn status_router(state: ViewState) -> Router {
+    let elsewhere = || async { ApiError::not_found("this is an agent: its spans are at its server or collector") };
+    guard::protect(api::status_routes().fallback(elsewhere).with_state(state.clone()), state)
+}
+
+/// Answers one request, with the routes of [`router`] or [`status_router`].
 pub async fn answer<B>(router: &Router, request: Request<B>) -> Response
 where
     B: axum::body::HttpBody<Data = bytes::Bytes> + Send + 'static,

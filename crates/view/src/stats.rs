@@ -46,10 +46,9 @@ impl Stats {
     pub(crate) fn stage(&self) -> Stage {
         let counters = self
             .rows()
-            .map(|(name, value, loss)| Counter {
-                name: format!("requests {}", name.replace('_', " ")),
-                value: value.load(Ordering::Relaxed),
-                loss,
+            .map(|(name, value, loss)| {
+                let name = format!("requests {}", name.replace('_', " "));
+                Counter::new(name, value.load(Ordering::Relaxed), loss)
             })
             .into();
         Stage { name: "view".into(), counters }

@@ -4,6 +4,7 @@
 use super::plan::ProbeSet;
 use crate::features::Program;
 use crate::prepared::Prepared;
+use crate::refused::Refused;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
@@ -17,21 +18,25 @@ enum State {
 
 /// Uprobe programs by name, without those that the kernel refused.
 #[derive(Debug, Default)]
-pub(crate) struct Programs(BTreeMap<&'static str, (&'static Program, State)>);
+pub(crate) struct Programs {
+    known: BTreeMap<&'static str, State>,
+    refused: Refused,
+}
 
 impl Programs {
     pub(crate) fn new(
         loaded: impl Iterator<Item = (&'static Program, RawFd)>,
         later: impl Iterator<Item = (&'static Program, Prepared)>,
+        refused: Refused,
     ) -> Self {
-        let loaded = loaded.map(|(program, fd)| (program.name, (program, State::Lent(fd))));
-        let later = later.map(|(program, prepared)| (program.name, (program, State::Later(prepared))));
-        Programs(loaded.chain(later).collect())
+        let loaded = loaded.map(|(program, fd)| (program.name, State::Lent(fd)));
+        let later = later.map(|(program, prepared)| (program.name, State::Later(prepared)));
+        Programs { known: loaded.chain(later).collect(), refused }
     }
 
     /// Whether the kernel has, or may take, the program of this set and the one that it needs.
     pub(super) fn has(&self, set: &ProbeSet) -> bool {
-        self.0.contains_key(set.needs) && self.0.contains_key(set.program)
+        self.known.contains_key(set.needs) && self.known.contains_key(set.program)
     }
 
     /// Descriptor of the program of this set; `None` if the kernel refuses that program, or the one that it needs.
@@ -41,7 +46,7 @@ impl Programs {
     }
 
     fn next(&self) -> Option<&'static str> {
-        self.0.values().find(|(_, state)| matches!(state, State::Later(_))).map(|(program, _)| program.name)
+        self.known.iter().find(|(_, state)| matches!(state, State::Later(_))).map(|(name, _)| *name)
     }
 
     /// Whether some are not loaded.
@@ -57,7 +62,7 @@ impl Programs {
     }
 
     fn load(&mut self, name: &str) -> Option<RawFd> {
-        let (program, state) = self.0.get_mut(name)?;
+        let state = self.known.get_mut(name)?;
         let prepared = match state {
             State::Lent(fd) => return Some(*fd),
             State::Loaded(fd) => return Some(fd.as_raw_fd()),
@@ -70,11 +75,32 @@ impl Programs {
                 Some(number)
             }
             Err(error) => {
-                let Program { feature, lost, .. } = program;
-                tracing::warn!(program = name, %error, feature, lost, "the kernel refused it: see wirespan check");
-                self.0.remove(name);
+                self.refused.add(name, &error);
+                self.known.remove(name);
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::features;
+
+    #[test]
+    fn a_program_that_the_kernel_refuses_after_the_start_is_told() {
+        let refused = Refused::default();
+        let program = features::programs().find(|program| program.is_uprobe()).unwrap();
+        let later = std::iter::once((program, Prepared::refused(program.name)));
+        let mut programs = Programs::new(std::iter::empty(), later, refused.clone());
+        assert!(programs.are_left());
+        assert!(refused.notes().is_empty());
+        programs.load_next();
+        assert!(!programs.are_left());
+        let notes = refused.notes();
+        assert!(notes[0].starts_with(&format!("{}: {}", program.feature, program.lost)), "{notes:?}");
+        assert!(notes[0].contains(program.name), "{notes:?}");
     }
 }

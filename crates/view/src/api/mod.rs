@@ -68,11 +68,17 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/map/edge", get(map::edge))
         .route("/api/v1/flows", get(flows::flows))
         .route("/api/v1/flame", get(flame::flame))
-        .route("/api/v1/status", get(status::status))
         .route(why::PATH, post(why::why))
         .route(packets::PATH, get(packets::packets).post(packets::order))
         .route(fleet::PATH, get(fleet::agents).post(fleet::order))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))
+        .merge(status_routes())
+}
+
+/// The state of the process alone.
+pub(crate) fn status_routes() -> Router<ViewState> {
+    Router::new()
+        .route("/api/v1/status", get(status::status))
         .route("/metrics", get(status::metrics))
         .route("/healthz", get(status::healthz))
 }

@@ -3,6 +3,7 @@
 //! Points in time are strings of Unix ns, because JavaScript's numbers lose digits beyond 2^53; durations and offsets
 //! are numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.
 
+mod advice;
 mod attributes;
 mod calls;
 mod flame;

@@ -52,7 +52,7 @@ impl From<StoreStatus> for StoreView {
             stopped: s.stopped,
             refused: s.refused,
             damaged: s.damaged,
-            dropped: s.dropped.into_iter().map(|(name, value)| Counter { name, value, loss: true }).collect(),
+            dropped: s.dropped.into_iter().map(|(name, value)| Counter::new(name, value, true)).collect(),
         }
     }
 }
@@ -101,4 +101,16 @@ pub struct Counter {
     pub value: u64,
     /// Whether the counter counts losses.
     pub loss: bool,
+    /// What can be done about a loss; empty for what is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub todo: String,
+}
+
+impl Counter {
+    /// A counter, with what can be done if it counts a loss.
+    pub fn new(name: impl Into<String>, value: u64, loss: bool) -> Self {
+        let name = name.into();
+        let todo = if loss { super::advice::about(&name).to_owned() } else { String::new() };
+        Counter { name, value, loss, todo }
+    }
 }

@@ -17,7 +17,9 @@ export function StatusPage() {
 
 function Shown({ status }: { status: StatusView }) {
   const { store, agent } = status;
-  const stages = [...agent.stages, { name: "store", counters: store.dropped }].filter(
+  // A stage of that name counts the same.
+  const counted = agent.stages.some((stage) => stage.name === "store");
+  const stages = [...agent.stages, { name: "store", counters: counted ? [] : store.dropped }].filter(
     (stage) => stage.counters.length > 0,
   );
   const lost = stages
@@ -79,6 +81,7 @@ function Shown({ status }: { status: StatusView }) {
           {lost.map((c) => (
             <li key={`${c.stage} ${c.name}`}>
               {c.stage}: {c.name.replaceAll("_", " ")}: {c.value.toLocaleString("en")}
+              {c.todo && `; ${c.todo}`}
             </li>
           ))}
         </ul>

@@ -62,7 +62,7 @@ export function TraceHeader({
           {anyCollapsed ? "Expand all" : "Collapse all"}
         </button>
         <Copy label="Copy link" text={() => window.location.href} />
-        <Copy label="Copy JSON" text={() => JSON.stringify(trace, null, 2)} />
+        <Copy label="Copy JSON" text={() => JSON.stringify(trace)} />
       </div>
       <div className={css.facts}>
         <time dateTime={formatExact(trace.start_ns)} title={formatExact(trace.start_ns)}>
