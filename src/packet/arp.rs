@@ -1,10 +1,9 @@
 //! ARP at a mirrored device: how often addresses are asked for, and which of them nobody answers for.
 
+use super::ethernet::{inside, u16_at};
 use rustc_hash::FxHashMap;
 use std::net::Ipv4Addr;
 
-/// Kinds of frames that begin with a tag of four bytes.
-const TAGS: [u16; 2] = [0x8100, 0x88a8];
 const ARP: u16 = 0x0806;
 /// The kernel asks three times, a second apart.
 const PATIENCE_NS: u64 = 3_000_000_000;
@@ -24,26 +23,9 @@ pub(super) struct Arp {
     too_many: u64,
 }
 
-fn u16_at(frame: &[u8], at: usize) -> Option<u16> {
-    frame.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_be_bytes)
-}
-
 fn address_at(packet: &[u8], at: usize) -> Option<Ipv4Addr> {
     let bytes: [u8; 4] = packet.get(at..at.checked_add(4)?)?.try_into().ok()?;
     Some(bytes.into())
-}
-
-/// The ARP packet of a frame of Ethernet.
-fn packet(frame: &[u8]) -> Option<&[u8]> {
-    let mut at = 12;
-    while TAGS.contains(&u16_at(frame, at)?) {
-        at += 4;
-    }
-    if u16_at(frame, at)? == ARP {
-        frame.get(at + 2..)
-    } else {
-        None
-    }
 }
 
 /// Operation, sender and target of a packet for Ethernet and IPv4.
@@ -56,7 +38,7 @@ fn read(packet: &[u8]) -> Option<(u16, Ipv4Addr, Ipv4Addr)> {
 impl Arp {
     /// Takes a frame. False if it is none of ARP.
     pub(super) fn see(&mut self, time_ns: u64, frame: &[u8]) -> bool {
-        let Some(packet) = packet(frame) else { return false };
+        let Some((ARP, packet)) = inside(frame) else { return false };
         match read(packet) {
             // An announcement, or the question whether an address is free: nobody is to answer.
             Some((_, sender, target)) if sender == target || sender.is_unspecified() => self.announcements += 1,

@@ -8,6 +8,8 @@
 mod ways;
 
 use super::arp::Arp;
+use super::ethernet::inside;
+use super::icmp::Icmp;
 use crate::clock::now_ns;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -97,6 +99,7 @@ struct Device {
     live: Live,
     joiner: Joiner,
     arp: Arp,
+    icmp: Icmp,
     spans: Vec<Span>,
 }
 
@@ -106,15 +109,20 @@ impl Device {
         let host_id = key::hash64(&[&host_id.to_ne_bytes(), name.as_bytes()]);
         let joiner = Joiner::new(join.clone(), host_id, Box::new(Nobody(Arc::default())));
         let live = Live::new(limits, mirror.begins() == Begins::Ethernet);
-        Device { name, mirror, link: Link::Up, live, joiner, arp: Arp::default(), spans: Vec::new() }
+        let (arp, icmp) = <(Arp, Icmp)>::default();
+        Device { name, mirror, link: Link::Up, live, joiner, arp, icmp, spans: Vec::new() }
     }
 
     fn drain(&mut self) {
-        let Device { name, mirror, live, joiner, arp, spans, .. } = self;
-        let has_arp = mirror.begins() == Begins::Ethernet;
+        let Device { name, mirror, live, joiner, arp, icmp, spans, .. } = self;
+        let is_ethernet = mirror.begins() == Begins::Ethernet;
         mirror.drain(&mut |Frame { time_ns, wire_len, data }| {
-            if has_arp && arp.see(time_ns, data) {
+            if is_ethernet && arp.see(time_ns, data) {
                 return;
+            }
+            let ip = if is_ethernet { inside(data).map(|(_, ip)| ip) } else { Some(data) };
+            if let Some(error) = ip.and_then(|ip| icmp.see(time_ns, ip)) {
+                tracing::warn!(device = %name, "ICMP: {error}");
             }
             let frame = LiveFrame { time_ns, wire_len, data };
             live.frame(frame, &mut |event| joiner.event(event, &mut |span| spans.push(of_device(span, name))));
@@ -231,7 +239,8 @@ impl MirrorThread {
             for (name, n) in own.into_iter().chain(joined) {
                 *all.entry(name).or_default() += n;
             }
-            all.extend(device.arp.counters().map(|(counter, n)| (format!("{}_{counter}", device.name), n)));
+            let own = device.arp.counters().into_iter().chain(device.icmp.counters());
+            all.extend(own.map(|(counter, n)| (format!("{}_{counter}", device.name), n)));
             *all.entry("frames_lost".into()).or_default() += device.mirror.lost();
         }
         all.extend(self.ways.iter().flat_map(Ways::counters).map(|(name, n)| (name.into(), n)));

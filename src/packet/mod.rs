@@ -4,8 +4,10 @@
 mod arp;
 mod awaited;
 mod board;
+mod ethernet;
 mod fleet;
 mod hops;
+mod icmp;
 mod mirror;
 mod names;
 mod obey;

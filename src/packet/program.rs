@@ -123,6 +123,9 @@ impl From<Where> for Point {
     }
 }
 
+/// The keys of a program.
+const KEYS: [&str; 6] = ["filter", "where", "action", "for", "at_most", "one_flow_of"];
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
@@ -154,6 +157,9 @@ fn explain(error: &serde_norway::Error) -> anyhow::Error {
     let words: Vec<&str> = text.split('`').collect();
     let kind = words.first().copied().unwrap_or_default();
     let (Some(wrong), true) = (words.get(1), kind.contains("unknown field") || kind.contains("unknown variant")) else {
+        if text.contains("expected struct Keys") {
+            return anyhow!("{line}a program has keys, each with a value: {}", KEYS.join(", "));
+        }
         return anyhow!("{text}");
     };
     let what = if kind.contains("field") { "key" } else { "value" };
@@ -163,6 +169,21 @@ fn explain(error: &serde_norway::Error) -> anyhow::Error {
             anyhow!("{line}unknown {what} `{wrong}`; did you mean `{name}`?")
         }
         _ => anyhow!("{line}unknown {what} `{wrong}`; there are: {}", known.join(", ")),
+    }
+}
+
+/// The error with the line of the key that it names first, if the text has one.
+fn with_line(text: &str, error: &anyhow::Error) -> anyhow::Error {
+    let said = format!("{error:#}");
+    let named = said.split(['`', ':']).find(|word| !word.is_empty()).unwrap_or_default();
+    let key = named.split(' ').next().and_then(|path| path.rsplit('.').next()).unwrap_or_default();
+    let is_there = |line: &str| {
+        let line = line.trim_start();
+        line.split(['{', ',', ' ']).any(|word| word.strip_suffix(':') == Some(key))
+    };
+    match text.lines().position(is_there) {
+        Some(at) if !key.is_empty() => anyhow!("line {}: {said}", at + 1),
+        _ => anyhow!("{said}"),
     }
 }
 
@@ -180,13 +201,13 @@ impl Program {
         let keys = keys.unwrap_or_default();
         let actions = keys.action.clone().unwrap_or_else(|| vec![Action::Latency, Action::Drops]);
         if actions.is_empty() {
-            bail!("`action` is empty: there is nothing to do with the packets");
+            return Err(with_line(text, &anyhow!("`action` is empty: there is nothing to do with the packets")));
         }
         let time = keys.time.map_or(Duration::from_secs(10), |Written(time)| time);
         let program = Program { keys, actions, time };
         // Namespaces may be those of another machine.
-        program.options_in(Vec::new())?;
-        program.asks()?;
+        let checked = program.options_in(Vec::new()).and_then(|_| program.asks());
+        checked.map_err(|error| with_line(text, &error))?;
         Ok(program)
     }
 
@@ -340,11 +361,12 @@ mod tests {
         assert!(wrong("for: soon").contains("500ms"));
         assert!(wrong("action: [count]\nfor: 10").ends_with("write 500ms, 10s or 2m at line 2 column 6"));
         assert!(wrong("filter: {port: 70000}").contains("`70000` is no port: write a number up to 65535 at line 1"));
-        assert!(wrong("where: []").contains("`where` is empty"));
-        assert!(wrong("action: []").contains("`action` is empty"));
-        assert!(wrong("at_most: 0").contains("`at_most` is 0"));
-        assert!(wrong("filter: {trace: checkout}").contains("32 hex digits"));
+        assert!(wrong("filter: {port: 1}\nwhere: []").starts_with("line 2: `where` is empty"));
+        assert!(wrong("for: 1s\n\naction: []").starts_with("line 3: `action` is empty"));
+        assert!(wrong("at_most: 0").starts_with("line 1: `at_most` is 0"));
+        assert!(wrong("[1, 2]").ends_with("each with a value: filter, where, action, for, at_most, one_flow_of"));
+        assert!(wrong("for: 1s\nfilter: {trace: checkout}").starts_with("line 2: filter.trace: `checkout` is no id"));
         let id = "0123456789abcdef";
-        assert!(wrong(&format!("filter: {{trace: '{id}', service: shop}}")).contains("leave out `service`"));
+        assert!(wrong(&format!("filter: {{trace: '{id}', service: shop}}")).starts_with("line 1: filter.trace names"));
     }
 }

@@ -40,6 +40,7 @@ mod otlp;
 mod packet_changes;
 mod packet_fleet;
 mod packet_headers;
+mod packet_identity;
 mod packet_live;
 mod packet_meets;
 mod packet_traces;

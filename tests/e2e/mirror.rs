@@ -261,6 +261,28 @@ fn two_copies_of_one_port_have_no_order() {
     }
 }
 
+#[test]
+fn errors_of_icmp_are_counted_and_name_what_was_not_delivered() {
+    let test = "errors_of_icmp_are_counted_and_name_what_was_not_delivered";
+    let Some(spaces) = mirrored(test, "mi") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("spans.jsonl");
+    let args = ["agent", "--mirror", "mon", "--mirror-port", "8080", "--otlp-file", out.to_str().unwrap()];
+    let args = [&args[..], &["--status", "127.0.0.1:9475"]].concat();
+    let mut agent = Running::start("ip", &[&["netns", "exec", spaces.name(3), WIRESPAN][..], &args].concat());
+    agent.wait_for("tracing packets of mon");
+    // Nobody listens there.
+    let send = "import socket; socket.socket(2, 2).sendto(b'x', ('10.214.7.2', 7099))";
+    spaces.inside(0, &["python3", "-c", send]).unwrap();
+    let said = agent.wait_for("ICMP: port unreachable");
+    assert!(said.contains("says 10.214.7.2 of a packet to 10.214.7.2, UDP port 7099"), "{said}");
+    std::thread::sleep(Duration::from_secs(2));
+    let ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9475/metrics').read().decode())";
+    let metrics = spaces.inside(3, &["python3", "-c", ask]).unwrap();
+    let line = metrics.lines().find(|line| line.contains("\"mon_icmp_port_unreachable\"")).unwrap_or(&metrics);
+    assert!(line.ends_with(" 1"), "{line}");
+}
+
 /// How long a process has run, s.
 fn ran(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -30,9 +30,10 @@ for n in range(int(sys.argv[3])):
 ";
 
 /// Reads all that is sent.
-const SINK: &str = "
+pub(crate) const SINK: &str = "
 import socket, sys
-s = socket.create_server((sys.argv[1], int(sys.argv[2])))
+family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
+s = socket.create_server((sys.argv[1], int(sys.argv[2])), family=family)
 print('listening', file=sys.stderr, flush=True)
 while True:
     c, _ = s.accept()
@@ -52,8 +53,8 @@ s.recv(1)
 
 /// Sends datagrams of 60 bytes, each of which is answered.
 pub(crate) const PINGS: &str = "
-import socket, sys, threading, time
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+import socket, sys, time
+s = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
 s.settimeout(5)
 for n in range(int(sys.argv[3])):
     s.sendto(b'z' * 60, (sys.argv[1], int(sys.argv[2])))
@@ -63,7 +64,7 @@ for n in range(int(sys.argv[3])):
 
 pub(crate) const ECHO: &str = "
 import socket, sys
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((sys.argv[1], int(sys.argv[2])))
 print('listening', file=sys.stderr, flush=True)
 while True:

@@ -116,8 +116,9 @@ fn drop_one(attempts: &mut Vec<Attempt>, sent: usize, n: usize, hop: &Hop, key: 
 }
 
 /// Gives the sightings at a place to the attempts. If there are as many as attempts that live then, they came in the
-/// same order. Otherwise some were lost on the way, and a sighting belongs to the latest attempt that can be meant.
-/// Equal datagrams may be many, so nothing is looked for twice.
+/// same order. Otherwise some were lost on the way, and a sighting belongs to the latest attempt that can be meant. If
+/// that can only be one that was dropped before, what was dropped was a copy: a bridge, a mirror or a program that
+/// relays packets had made one. Equal datagrams may be many, so nothing is looked for twice.
 fn pass(attempts: &mut [Attempt], n: usize, hop: &Hop, sightings: &[(Key, &Seen)]) {
     let in_order = sightings.len() == attempts.len()
         && attempts.iter().zip(sightings).all(|(attempt, (_, s))| attempt.lives_at(s.time_ns));
@@ -130,10 +131,21 @@ fn pass(attempts: &mut [Attempt], n: usize, hop: &Hop, sightings: &[(Key, &Seen)
         let at = if in_order {
             Some(i)
         } else {
+            let mut dropped = None;
             // An attempt that was dropped before now was also dropped before all later sightings.
-            std::iter::from_fn(|| free.pop()).find(|i| attempts.get(*i).is_some_and(|a| a.lives_at(s.time_ns)))
+            let living = std::iter::from_fn(|| free.pop()).find(|i| {
+                let lives = attempts.get(*i).is_some_and(|a| a.lives_at(s.time_ns));
+                if !lives {
+                    dropped.get_or_insert(*i);
+                }
+                lives
+            });
+            living.or(dropped)
         };
         let Some(attempt) = at.and_then(|i| attempts.get_mut(i)) else { continue };
+        if !attempt.lives_at(s.time_ns) {
+            attempt.dropped = None;
+        }
         attempt.steps.push(hop.step(s));
         attempt.used.push((n, *key));
     }

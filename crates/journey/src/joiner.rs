@@ -40,6 +40,9 @@ pub struct Counts {
 /// How long the same bytes may take from one address translation to the next sighting, ns.
 const TRANSLATION_NS: u64 = 1_000_000_000;
 
+/// A router forwards a packet within this time, on the processor that received it, ns.
+const FORWARDING_NS: u64 = 200_000;
+
 /// A new route is compared with others at so many of its first sightings.
 const FRESH: u32 = 32;
 
@@ -49,13 +52,40 @@ const UNDER_WAY_NS: u64 = 100_000_000;
 /// What is left of a packet by address translation: protocol, sequence number or hash, length.
 type Mark = (u8, u32, u32);
 
+/// Where a packet with a mark was seen last.
+#[derive(Clone, Copy, Debug)]
+struct Marked {
+    flow: u32,
+    route: Route,
+    time_ns: u64,
+    netns: u32,
+    cpu: u16,
+    point: Point,
+}
+
+impl Marked {
+    /// Whether this is the same datagram, which a router sends on under other addresses on both sides: it has just come
+    /// in there. An answer goes back to where the question came from.
+    fn is_forwarded_as(&self, s: &Sighting) -> bool {
+        let Marked { route, netns, cpu, point, .. } = *self;
+        let (from, to) = ((route.source, route.source_port), (route.destination, route.destination_port));
+        let back =
+            (s.route.destination, s.route.destination_port) == from || (s.route.source, s.route.source_port) == to;
+        point == Point::Receive
+            && matches!(s.point, Point::Queue | Point::Xmit)
+            && (netns, cpu) == (s.netns, s.cpu)
+            && s.time_ns.checked_sub(self.time_ns).is_some_and(|took| took < FORWARDING_NS)
+            && !back
+    }
+}
+
 /// Joins sightings. Give them in about the order of time.
 #[derive(Debug, Default)]
 pub struct Joiner {
     settings: Settings,
     flows: FxHashMap<u32, Flow>,
     routes: FxHashMap<Route, (u32, u32)>,
-    marks: FxHashMap<Mark, (u32, Route, u64)>,
+    marks: FxHashMap<Mark, Marked>,
     kept: usize,
     next: u32,
     latest_ns: u64,
@@ -106,17 +136,19 @@ impl Joiner {
             self.routes.entry(s.route).or_insert((flow, 0)).1 += 1;
         }
         if let Some(mark) = mark {
-            self.marks.insert(mark, (flow, s.route, s.time_ns));
+            let Sighting { route, time_ns, netns, cpu, point, .. } = *s;
+            self.marks.insert(mark, Marked { flow, route, time_ns, netns, cpu, point });
         }
         flow
     }
 
     /// The flow to which a new route belongs, because the same bytes were seen just before.
     fn under_other_addresses(&mut self, mark: Mark, s: &Sighting) -> Option<u32> {
-        let (flow, route, time_ns) = self.marks.get(&mark).copied()?;
+        let marked = self.marks.get(&mark).copied()?;
+        let Marked { flow, route, time_ns, .. } = marked;
         let near = s.time_ns.abs_diff(time_ns) < TRANSLATION_NS;
         // The payload of datagrams is often the same for many receivers. A sequence number is one of 2³².
-        let alike = route.protocol == TCP || shares_an_end(&route, &s.route);
+        let alike = route.protocol == TCP || shares_an_end(&route, &s.route) || marked.is_forwarded_as(s);
         if !near || !alike || route == s.route {
             return None;
         }
@@ -150,7 +182,7 @@ impl Joiner {
         }
         self.flows.retain(|_, flow| flow.len() > 0);
         self.routes.retain(|_, (flow, _)| self.flows.contains_key(flow));
-        self.marks.retain(|_, (.., time_ns)| *time_ns + TRANSLATION_NS >= self.latest_ns);
+        self.marks.retain(|_, marked| marked.time_ns + TRANSLATION_NS >= self.latest_ns);
     }
 
     /// The journeys of packets that were seen first before the linger time. Call now and then.

@@ -89,6 +89,32 @@ fn a_drop_is_joined_with_the_retransmission() {
 }
 
 #[test]
+fn a_copy_that_is_dropped_ends_no_journey() {
+    let at = |us, point, netns, device| tcp(us, point, netns, device, 1000, 100);
+    let drop = |us| Sighting { reason: 9, ..at(us, Point::Drop, 3, "porta") };
+    // A program relays from port to port. The stack, which gets each packet too, has nobody for it. The second packet
+    // was sent again in vain.
+    let journeys = joined(&[
+        at(10, Point::Queue, 1, "eth0"),
+        at(12, Point::Receive, 3, "porta"),
+        drop(13),
+        at(30, Point::Xmit, 3, "portb"),
+        at(35, Point::Receive, 2, "eth0"),
+        at(1010, Point::Queue, 1, "eth0"),
+        at(1012, Point::Receive, 3, "porta"),
+        drop(1013),
+        at(1030, Point::Xmit, 3, "portb"),
+        at(1035, Point::Receive, 2, "eth0"),
+    ]);
+    assert_eq!(journeys.len(), 2);
+    for journey in &journeys {
+        assert_eq!(journey.dropped, None);
+        assert_eq!(points(journey), [Point::Queue, Point::Receive, Point::Xmit, Point::Receive]);
+        assert_eq!(journey.duration_ns(), 25_000);
+    }
+}
+
+#[test]
 fn what_is_lost_unseen_does_not_take_the_arrival_of_its_retransmission() {
     let journeys = joined(&[
         tcp(10, Point::Queue, 1, "eth0", 1000, 100),
@@ -151,6 +177,33 @@ fn other_addresses_do_not_hide_the_same_bytes() {
     assert_eq!(joiner.counts().translated, 1);
     assert_eq!(journeys.iter().map(|j| j.steps.len()).collect::<Vec<_>>(), [4, 2]);
     assert_eq!(journeys[0].steps[3].route, other);
+}
+
+#[test]
+fn a_router_may_change_both_addresses_of_a_datagram() {
+    let client = route(UDP);
+    let inner = Route { source: [10, 9, 0, 1].into(), destination: [10, 9, 0, 2].into(), ..client };
+    let answer = Route {
+        source: inner.destination,
+        source_port: inner.destination_port,
+        destination: inner.source,
+        destination_port: inner.source_port,
+        ..inner
+    };
+    let all = |cpu, forwarded_us| {
+        joined(&[
+            udp(0, Point::Queue, 1, 5),
+            udp(5, Point::Receive, 2, 5),
+            Sighting { route: inner, cpu, ..udp(forwarded_us, Point::Queue, 2, 5) },
+            Sighting { route: inner, ..udp(forwarded_us + 5, Point::Receive, 3, 5) },
+            // The same bytes as an answer.
+            Sighting { route: answer, ..udp(forwarded_us + 20, Point::Queue, 3, 5) },
+        ])
+    };
+    let steps = |journeys: &[Journey]| journeys.iter().map(|j| j.steps.len()).collect::<Vec<_>>();
+    assert_eq!(steps(&all(0, 9)), [4, 1]);
+    assert_eq!(steps(&all(1, 9)), [2, 2, 1], "on another processor: a program may have sent it");
+    assert_eq!(steps(&all(0, 900)), [2, 2, 1], "later: the same");
 }
 
 #[test]

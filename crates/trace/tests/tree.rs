@@ -108,6 +108,17 @@ fn the_way_back_is_that_of_the_first_byte_of_the_response() {
 }
 
 #[test]
+fn a_call_that_waits_for_work_says_so() {
+    let mut w = World::default();
+    let call = w.call(None, proc(1, 2, "worker"), proc(1, 3, "kafka"), T0, T0 + 500 * MS);
+    for span in [call.client, call.server] {
+        (w.spans[span].protocol, w.spans[span].operation) = ("kafka".into(), "Fetch".into());
+    }
+    let shown = text(&link(w.arcs())[0], TextOptions::default());
+    assert_eq!(shown.matches("waits for work").count(), 2, "{shown}");
+}
+
+#[test]
 fn very_deep_and_very_wide_trees_stay_readable() {
     let mut w = World::default();
     let mut up = None;

@@ -10,6 +10,7 @@ mod java;
 mod openssl11;
 mod rustls;
 mod unread;
+mod upgraded;
 
 use crate::harness::{can_trace, eventually, has, otlp, tracing, Running, Span, WIRESPAN};
 use std::path::{Path, PathBuf};

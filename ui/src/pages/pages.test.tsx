@@ -281,6 +281,12 @@ describe("trace", () => {
     expect(panel.textContent).toContain("Received what this span sent");
   });
 
+  test("a call that waits for work says so", async () => {
+    const fetch = span("f", { name: "Fetch orders", protocol: "kafka", waits_for_work: true });
+    show("/trace/t", { "/api/v1/trace/t": trace([item(span("a")), item(fetch, { parent: "a", depth: 1 })]) });
+    expect((await screen.findByTitle(/how long it takes is no speed/)).textContent).toBe("waits for work");
+  });
+
   test("copy as JSON", async () => {
     const writeText = vi.fn().mockResolvedValue(undefined);
     vi.stubGlobal("navigator", { clipboard: { writeText } });
@@ -382,11 +388,13 @@ describe("map and status", () => {
   });
 
   test("losses and notes are seen", async () => {
-    show("/status", { "/api/v1/status": status({ spans: 5, dropped: [{ name: "disk full", value: 4, loss: true }] }) });
+    const dropped = [{ name: "disk full", value: 4, loss: true, todo: "give it room" }];
+    show("/status", { "/api/v1/status": status({ spans: 5, dropped }) });
     expect(await screen.findByText("no kprobes here")).toBeTruthy();
     expect(screen.getByText("Lost").nextElementSibling?.textContent).toBe("7");
     expect(screen.getByRole("table", { name: "capture" }).textContent).toContain("ring full3");
     expect(screen.getByRole("table", { name: "store" }).textContent).toContain("disk full4");
+    expect(screen.getByRole("list", { name: "Lost" }).textContent).toContain("store: disk full: 4; give it room");
   });
 });
 

@@ -12,6 +12,8 @@ const IPV6: u32 = 0x86dd;
 const ARP: u32 = 0x0806;
 /// Kinds of frames that may have IP inside: tags of VLANs, MPLS, PPPoE.
 const OTHERS: [u32; 4] = [0x8100, 0x88a8, 0x8847, 0x8864];
+const ICMP: u32 = 1;
+const ICMP_V6: u32 = 58;
 const TCP: u32 = 6;
 const UDP: u32 = 17;
 
@@ -62,10 +64,16 @@ pub(super) fn program(begins: Begins, of: &[u16]) -> Vec<sock_filter> {
         out.extend([op(RETURN, 0), op(RETURN, WHOLE)]);
         return out;
     }
-    // Next header TCP or UDP; the ports are behind a header of fixed size.
-    let mut v6 = vec![op(LOAD_BYTE, ip + 6), if_equal(TCP, 2), if_equal(UDP, 1), op(RETURN, 0)];
+    // What the byte at `at` says of the payload: goes on if it has ports. ICMP is kept, whatever it is about: it is
+    // rare.
+    let with_ports = |at, icmp| {
+        let ends = [op(RETURN, 0), op(RETURN, WHOLE)];
+        [op(LOAD_BYTE, at), if_equal(TCP, 4), if_equal(UDP, 3), if_equal(icmp, 1)].into_iter().chain(ends)
+    };
+    // The ports are behind a header of fixed size.
+    let mut v6: Vec<_> = with_ports(ip + 6, ICMP_V6).collect();
     v6.extend(ports(of, [op(LOAD_HALF, ip + 40), op(LOAD_HALF, ip + 42)]));
-    let mut v4 = vec![op(LOAD_BYTE, ip + 9), if_equal(TCP, 2), if_equal(UDP, 1), op(RETURN, 0)];
+    let mut v4: Vec<_> = with_ports(ip + 9, ICMP).collect();
     v4.push(op(LOAD_HALF, ip + 6));
     // A later fragment has no ports.
     v4.extend([sock_filter { code: IF_BITS, jt: 0, jf: 1, k: 0x1fff }, op(RETURN, 0)]);
@@ -146,7 +154,8 @@ mod tests {
                 assert!(keeps(IPV6, ipv6(6, [port, 9])) && keeps(IPV6, ipv6(17, [9, port])), "{port}");
             }
             assert!(!keeps(IPV4, ipv4(5, 6, 0, [9, 10])) && !keeps(IPV6, ipv6(6, [9, 10])));
-            assert!(!keeps(IPV4, ipv4(5, 1, 0, [80, 80])), "no ports in ICMP");
+            assert!(keeps(IPV4, ipv4(5, 1, 0, [0x303, 0])) && keeps(IPV6, ipv6(58, [0x100, 0])), "errors of ICMP");
+            assert!(!keeps(IPV4, ipv4(5, 58, 0, [80, 80])) && !keeps(IPV6, ipv6(1, [80, 80])), "no ports");
             assert!(!keeps(IPV4, ipv4(5, 6, 1, [80, 80])), "a later fragment");
             assert!(keeps(ARP, vec![0; 28]) && !keeps(0x88cc, ipv4(5, 6, 0, [80, 80])));
             assert!(!keeps(IPV4, ipv4(5, 6, 0, [80, 80])[..20].to_vec()), "cut");

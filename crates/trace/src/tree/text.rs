@@ -2,7 +2,7 @@
 
 use crate::hops::{hops, Hop};
 use std::fmt::Write;
-use wirespan_model::{hop, Span, SpanKind, SpanLink, TapSide, Trace, TraceSpan};
+use wirespan_model::{hop, waits_for_work, Span, SpanKind, SpanLink, TapSide, Trace, TraceSpan};
 
 /// How to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +121,10 @@ fn place(span: &Span) -> String {
     clean(&format!("{device}{within}"))
 }
 
-/// Time and segments lost to the network or to a slow reader, if there are any.
+/// Time and segments lost to the network or to a slow reader, if there are any; whether its time is no speed.
 fn trouble(span: &Span) -> String {
     let tcp = &span.tcp;
-    let mut text = String::new();
+    let mut text = String::from(if waits_for_work(span) { "  waits for work" } else { "" });
     for (n, what) in [(tcp.retransmits, "retransmitted"), (tcp.resets, "reset")] {
         if n > 0 {
             let _ = write!(text, "  {n} {what}");

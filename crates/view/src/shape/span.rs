@@ -4,7 +4,7 @@ use super::attributes;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use utoipa::ToSchema;
-use wirespan_model::{ParentLink, Span, SpanKind, SpanLink, Transport};
+use wirespan_model::{waits_for_work, ParentLink, Span, SpanKind, SpanLink, Transport};
 
 /// One request and its response at one observation point.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -70,6 +70,9 @@ pub struct SpanView {
     pub carried_parent_id: Option<String>,
     /// TCP facts of the connection.
     pub tcp: TcpView,
+    /// It waits for work by its nature (a poll of a broker, a stream): how long it takes is no speed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub waits_for_work: bool,
     /// All attributes, OpenTelemetry names.
     #[schema(value_type = std::collections::HashMap<String, AttributeValue>)]
     pub attributes: Map<String, Json>,
@@ -220,6 +223,7 @@ impl From<&Span> for SpanView {
                 request_seq: span.request_seq,
                 response_seq: span.response_seq,
             },
+            waits_for_work: waits_for_work(span),
             attributes: attributes(span),
         }
     }

@@ -96,6 +96,11 @@ export const WaterfallRow = memo(function WaterfallRow({
             ⚙ {driver.count}
           </span>
         )}
+        {span.waits_for_work && (
+          <span className={css.driver} title="It waits for work by its nature: how long it takes is no speed">
+            waits for work
+          </span>
+        )}
         {collapsed && (
           <span className={css.below} data-error={row.hiddenError || undefined}>
             +{below}
