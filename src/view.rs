@@ -74,10 +74,13 @@ impl View {
         let mut token = config.ui_token.clone();
         if token.is_empty() && !addr.ip().is_loopback() {
             token = random_token().context("making a token for the UI")?;
-            let what = if about.status_only { "status" } else { "UI" };
+            let (what, set_by) = match about.status_only {
+                true => ("status", "serve.ui_token"),
+                false => ("UI", "--ui-token"),
+            };
             eprintln!(
                 "wirespan: the {what} on {addr} can be reached from other machines: it asks for the token in its \
-                address below (--ui-token or WIRESPAN_UI_TOKEN sets one), and nothing is encrypted"
+                address below ({set_by} sets one), and nothing is encrypted"
             );
         }
         let (metrics, status_only) = (Arc::clone(&counters), about.status_only);

@@ -38,8 +38,6 @@ pub(crate) struct DemoArgs {
 
 /// Parts of the shop that the demo adds: a TLS hop with PostgreSQL, and Kafka, as far as they are installed.
 const PARTS: &str = "payment,shipping";
-/// What a request of the shop waits for is recorded if it takes so long.
-const SLOW: &str = "10ms";
 /// How long spans are let come before a trace is printed, and how long its last ones are waited for.
 const SETTLING: Duration = Duration::from_secs(2);
 const LONGEST_SETTLING: Duration = Duration::from_secs(15);
@@ -86,7 +84,7 @@ pub(crate) fn demo(args: DemoArgs, mut config: Config) -> Result<ExitCode> {
         );
     }
     if config.waits.threshold.is_empty() {
-        config.waits.threshold = SLOW.into();
+        config.waits.threshold = "auto".into();
     }
     let mut stop = StopSignal::catch()?;
     let work = WorkDir::create()?;
