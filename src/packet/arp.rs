@@ -1,10 +1,10 @@
 //! ARP at a mirrored device: how often addresses are asked for, and which of them nobody answers for.
 
-use super::ethernet::{inside, u16_at};
+use super::ethernet::u16_at;
 use rustc_hash::FxHashMap;
 use std::net::Ipv4Addr;
 
-const ARP: u16 = 0x0806;
+pub(super) const ARP: u16 = 0x0806;
 /// The kernel asks three times, a second apart.
 const PATIENCE_NS: u64 = 3_000_000_000;
 /// Addresses that are followed at once.
@@ -36,9 +36,8 @@ fn read(packet: &[u8]) -> Option<(u16, Ipv4Addr, Ipv4Addr)> {
 }
 
 impl Arp {
-    /// Takes a frame. False if it is none of ARP.
-    pub(super) fn see(&mut self, time_ns: u64, frame: &[u8]) -> bool {
-        let Some((ARP, packet)) = inside(frame) else { return false };
+    /// Takes a packet of ARP.
+    pub(super) fn see(&mut self, time_ns: u64, packet: &[u8]) {
         match read(packet) {
             // An announcement, or the question whether an address is free: nobody is to answer.
             Some((_, sender, target)) if sender == target || sender.is_unspecified() => self.announcements += 1,
@@ -56,7 +55,6 @@ impl Arp {
             }
             _ => self.malformed += 1,
         }
-        true
     }
 
     /// Gives up on addresses that nobody answered for, and returns them. If they are asked for again, they count again.
@@ -86,6 +84,7 @@ impl Arp {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::ethernet::inside;
     use super::*;
 
     fn frame(tags: usize, operation: u16, sender: [u8; 4], target: [u8; 4]) -> Vec<u8> {
@@ -95,6 +94,13 @@ mod tests {
         frame.extend(operation.to_be_bytes());
         frame.extend([2; 6].iter().chain(&sender).chain(&[0; 6]).chain(&target));
         frame
+    }
+
+    /// Takes a frame. False if it is none of ARP.
+    fn see(arp: &mut Arp, time_ns: u64, frame: &[u8]) -> bool {
+        let Some((ARP, packet)) = inside(frame) else { return false };
+        arp.see(time_ns, packet);
+        true
     }
 
     fn count(arp: &Arp, name: &str) -> u64 {
@@ -109,7 +115,7 @@ mod tests {
     fn an_address_is_unanswered_once_for_all_requests_of_three_seconds() {
         let mut arp = Arp::default();
         for second in 0..3 {
-            assert!(arp.see(second * SECOND, &frame(0, 1, ONE, TWO)));
+            assert!(see(&mut arp, second * SECOND, &frame(0, 1, ONE, TWO)));
             assert!(arp.tick(second * SECOND + 1).is_empty());
         }
         assert_eq!(arp.tick(3 * SECOND), [Ipv4Addr::from(TWO)]);
@@ -120,8 +126,8 @@ mod tests {
     #[test]
     fn an_answer_may_come_with_tags_and_late() {
         let mut arp = Arp::default();
-        assert!(arp.see(0, &frame(2, 1, ONE, TWO)));
-        assert!(arp.see(2 * SECOND, &frame(1, 2, TWO, ONE)));
+        assert!(see(&mut arp, 0, &frame(2, 1, ONE, TWO)));
+        assert!(see(&mut arp, 2 * SECOND, &frame(1, 2, TWO, ONE)));
         assert!(arp.tick(9 * SECOND).is_empty());
         assert_eq!((count(&arp, "arp_answers"), count(&arp, "arp_unanswered")), (1, 0));
     }
@@ -129,8 +135,8 @@ mod tests {
     #[test]
     fn announcements_want_no_answer() {
         let mut arp = Arp::default();
-        assert!(arp.see(0, &frame(0, 1, ONE, ONE)));
-        assert!(arp.see(0, &frame(0, 1, [0; 4], TWO)));
+        assert!(see(&mut arp, 0, &frame(0, 1, ONE, ONE)));
+        assert!(see(&mut arp, 0, &frame(0, 1, [0; 4], TWO)));
         assert!(arp.tick(9 * SECOND).is_empty());
         assert_eq!(count(&arp, "arp_announcements"), 2);
     }
@@ -140,11 +146,11 @@ mod tests {
         let whole = frame(0, 1, ONE, TWO);
         for len in 0..whole.len() {
             let mut arp = Arp::default();
-            let is_arp = arp.see(0, &whole[..len]);
+            let is_arp = see(&mut arp, 0, &whole[..len]);
             assert_eq!((is_arp, count(&arp, "arp_malformed")), (len >= 14, u64::from(len >= 14)), "{len}");
         }
         let mut ip = whole;
         ip[13] = 0;
-        assert!(!Arp::default().see(0, &ip));
+        assert!(!see(&mut Arp::default(), 0, &ip));
     }
 }

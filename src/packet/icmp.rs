@@ -6,11 +6,10 @@ use super::ethernet::u16_at;
 use rustc_hash::FxHashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wirespan_model::packet::{TCP, UDP};
 
 const ICMP: u8 = 1;
 const ICMP_V6: u8 = 58;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 /// Headers of IPv6 that stand before the payload: options of hops, routing, options of the destination.
 const EXTENSIONS: [u8; 3] = [0, 43, 60];
 /// Most of them that are looked behind.

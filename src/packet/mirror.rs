@@ -7,7 +7,7 @@
 
 mod ways;
 
-use super::arp::Arp;
+use super::arp::{Arp, ARP};
 use super::ethernet::inside;
 use super::icmp::Icmp;
 use crate::clock::now_ns;
@@ -117,10 +117,11 @@ impl Device {
         let Device { name, mirror, live, joiner, arp, icmp, spans, .. } = self;
         let is_ethernet = mirror.begins() == Begins::Ethernet;
         mirror.drain(&mut |Frame { time_ns, wire_len, data }| {
-            if is_ethernet && arp.see(time_ns, data) {
-                return;
-            }
-            let ip = if is_ethernet { inside(data).map(|(_, ip)| ip) } else { Some(data) };
+            let ip = match is_ethernet.then(|| inside(data)) {
+                Some(Some((ARP, packet))) => return arp.see(time_ns, packet),
+                Some(inside) => inside.map(|(_, ip)| ip),
+                None => Some(data),
+            };
             if let Some(error) = ip.and_then(|ip| icmp.see(time_ns, ip)) {
                 tracing::warn!(device = %name, "ICMP: {error}");
             }

@@ -123,11 +123,8 @@ impl From<Where> for Point {
     }
 }
 
-/// The keys of a program.
-const KEYS: [&str; 6] = ["filter", "where", "action", "for", "at_most", "one_flow_of"];
-
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "keys, each with a value: filter, where, action, for, at_most, one_flow_of")]
 struct Keys {
     #[serde(default)]
     filter: FilterKeys,
@@ -157,9 +154,6 @@ fn explain(error: &serde_norway::Error) -> anyhow::Error {
     let words: Vec<&str> = text.split('`').collect();
     let kind = words.first().copied().unwrap_or_default();
     let (Some(wrong), true) = (words.get(1), kind.contains("unknown field") || kind.contains("unknown variant")) else {
-        if text.contains("expected struct Keys") {
-            return anyhow!("{line}a program has keys, each with a value: {}", KEYS.join(", "));
-        }
         return anyhow!("{text}");
     };
     let what = if kind.contains("field") { "key" } else { "value" };
@@ -175,15 +169,13 @@ fn explain(error: &serde_norway::Error) -> anyhow::Error {
 /// The error with the line of the key that it names first, if the text has one.
 fn with_line(text: &str, error: &anyhow::Error) -> anyhow::Error {
     let said = format!("{error:#}");
-    let named = said.split(['`', ':']).find(|word| !word.is_empty()).unwrap_or_default();
-    let key = named.split(' ').next().and_then(|path| path.rsplit('.').next()).unwrap_or_default();
-    let is_there = |line: &str| {
-        let line = line.trim_start();
-        line.split(['{', ',', ' ']).any(|word| word.strip_suffix(':') == Some(key))
-    };
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+    let path = said.trim_start_matches('`').split(|c| !is_name(c)).next().unwrap_or_default();
+    let key = path.rsplit('.').next();
+    let is_there = |line: &str| line.split(['{', ',', ' ']).any(|word| word.strip_suffix(':') == key);
     match text.lines().position(is_there) {
-        Some(at) if !key.is_empty() => anyhow!("line {}: {said}", at + 1),
-        _ => anyhow!("{said}"),
+        Some(at) => anyhow!("line {}: {said}", at + 1),
+        None => anyhow!("{said}"),
     }
 }
 
@@ -199,15 +191,19 @@ impl Program {
         // An empty file is an empty program.
         let keys: Option<Keys> = serde_norway::from_str(text).map_err(|e| explain(&e))?;
         let keys = keys.unwrap_or_default();
+        Program::of(keys).map_err(|error| with_line(text, &error))
+    }
+
+    fn of(keys: Keys) -> Result<Self> {
         let actions = keys.action.clone().unwrap_or_else(|| vec![Action::Latency, Action::Drops]);
         if actions.is_empty() {
-            return Err(with_line(text, &anyhow!("`action` is empty: there is nothing to do with the packets")));
+            bail!("`action` is empty: there is nothing to do with the packets");
         }
         let time = keys.time.map_or(Duration::from_secs(10), |Written(time)| time);
         let program = Program { keys, actions, time };
         // Namespaces may be those of another machine.
-        let checked = program.options_in(Vec::new()).and_then(|_| program.asks());
-        checked.map_err(|error| with_line(text, &error))?;
+        program.options_in(Vec::new())?;
+        program.asks()?;
         Ok(program)
     }
 
@@ -366,7 +362,10 @@ mod tests {
         assert!(wrong("at_most: 0").starts_with("line 1: `at_most` is 0"));
         assert!(wrong("[1, 2]").ends_with("each with a value: filter, where, action, for, at_most, one_flow_of"));
         assert!(wrong("for: 1s\nfilter: {trace: checkout}").starts_with("line 2: filter.trace: `checkout` is no id"));
+        assert!(wrong("filter: {trace: checkout}").contains("32 hex digits"));
         let id = "0123456789abcdef";
-        assert!(wrong(&format!("filter: {{trace: '{id}', service: shop}}")).starts_with("line 1: filter.trace names"));
+        let twice = format!("filter: {{trace: '{id}', service: shop}}");
+        assert!(wrong(&twice).starts_with("line 1: filter.trace names"));
+        assert!(wrong(&twice).contains("leave out `service`"));
     }
 }

@@ -119,24 +119,7 @@ fn offloaded_segments_are_followed_through_a_tunnel() {
     if !ready(test) {
         return;
     }
-    let spaces = Spaces::new(
-        "pw",
-        2,
-        &[
-            "-n {0} link add name u0 type veth peer name u0 netns {1}",
-            "-n {0} addr add 10.215.1.1/24 dev u0",
-            "-n {1} addr add 10.215.1.2/24 dev u0",
-            "-n {0} link set u0 up",
-            "-n {1} link set u0 up",
-            "-n {0} link add name vx type vxlan id 7 local 10.215.1.1 remote 10.215.1.2 dstport 4789 dev u0",
-            "-n {1} link add name vx type vxlan id 7 local 10.215.1.2 remote 10.215.1.1 dstport 4789 dev u0",
-            "-n {0} addr add 10.216.1.1/24 dev vx",
-            "-n {1} addr add 10.216.1.2/24 dev vx",
-            "-n {0} link set vx up",
-            "-n {1} link set vx up",
-        ],
-    );
-    let Some(spaces) = made(test, spaces) else { return };
+    let Some(spaces) = made(test, Spaces::tunnelled("pw")) else { return };
     let _sink = spaces.python(1, SINK, &["10.216.1.2", "7032"]);
     let program = "filter: {protocol: tcp, port: 7032}\naction: [journeys, drops]\n";
     let (lines, said) = traced(&spaces, &[0, 1], program, || {
@@ -159,36 +142,21 @@ fn packets_are_followed_through_translation_of_both_addresses() {
     if !ready(test) || !has(test, &["nft", "sysctl"]) {
         return;
     }
-    let spaces = Spaces::new(
-        "pq",
-        3,
-        &[
-            "-n {1} link add name toc type veth peer name eth0 netns {0}",
-            "-n {1} link add name tos type veth peer name eth0 netns {2}",
-            "-n {0} addr add 10.213.1.2/24 dev eth0",
-            "-n {1} addr add 10.213.1.1/24 dev toc",
-            "-n {1} addr add 10.213.2.1/24 dev tos",
-            "-n {2} addr add 10.213.2.2/24 dev eth0",
-            "-n {0} addr add fd13:1::2/64 dev eth0 nodad",
-            "-n {1} addr add fd13:1::1/64 dev toc nodad",
-            "-n {1} addr add fd13:2::1/64 dev tos nodad",
-            "-n {2} addr add fd13:2::2/64 dev eth0 nodad",
-            "-n {0} link set eth0 up",
-            "-n {1} link set toc up",
-            "-n {1} link set tos up",
-            "-n {2} link set eth0 up",
-        ],
-    );
-    let Some(spaces) = made(test, spaces) else { return };
-    let rules = "table ip v4 {\n\
-        chain pre { type nat hook prerouting priority dstnat; udp dport 8081 dnat to 10.213.2.2:81; }\n\
-        chain post { type nat hook postrouting priority srcnat; oifname tos masquerade; }\n}\n\
-        table ip6 v6 {\n\
+    let Some(spaces) = made(test, Spaces::behind_nat("pq")) else { return };
+    for (space, address, device) in [
+        (0, "fd13:1::2/64", "eth0"),
+        (1, "fd13:1::1/64", "toc"),
+        (1, "fd13:2::1/64", "tos"),
+        (2, "fd13:2::2/64", "eth0"),
+    ] {
+        spaces.inside(space, &["ip", "addr", "add", address, "dev", device, "nodad"]).unwrap();
+    }
+    let rules = "add rule ip wsmap pre udp dport 8081 dnat to 10.213.2.2:81\n\
+        table ip6 wsmap {\n\
         chain pre { type nat hook prerouting priority dstnat; udp dport 8082 dnat to [fd13:2::2]:82; tcp dport 8083 \
         dnat to [fd13:2::2]:83; }\n\
         chain post { type nat hook postrouting priority srcnat; oifname tos masquerade; }\n}\n";
-    for command in [&["sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"][..], &["nft", rules]]
-    {
+    for command in [&["sysctl", "-qw", "net.ipv6.conf.all.forwarding=1"][..], &["nft", rules]] {
         if let Err(why) = spaces.inside(1, command) {
             return skip(test, &lacking(why));
         }

@@ -257,24 +257,7 @@ fn a_datagram_is_followed_through_a_tunnel() {
     if !ready(test) {
         return;
     }
-    let spaces = Spaces::new(
-        "pv",
-        2,
-        &[
-            "-n {0} link add name u0 type veth peer name u0 netns {1}",
-            "-n {0} addr add 10.215.1.1/24 dev u0",
-            "-n {1} addr add 10.215.1.2/24 dev u0",
-            "-n {0} link set u0 up",
-            "-n {1} link set u0 up",
-            "-n {0} link add name vx type vxlan id 7 local 10.215.1.1 remote 10.215.1.2 dstport 4789 dev u0",
-            "-n {1} link add name vx type vxlan id 7 local 10.215.1.2 remote 10.215.1.1 dstport 4789 dev u0",
-            "-n {0} addr add 10.216.1.1/24 dev vx",
-            "-n {1} addr add 10.216.1.2/24 dev vx",
-            "-n {0} link set vx up",
-            "-n {1} link set vx up",
-        ],
-    );
-    let Some(spaces) = made(test, spaces) else { return };
+    let Some(spaces) = made(test, Spaces::tunnelled("pv")) else { return };
     let _echo = spaces.python(1, ECHO, &["10.216.1.2", "7006"]);
     let program = "filter: {protocol: udp, port: 7006}\naction: [journeys]\n";
     let (lines, said) = traced(&spaces, &[0, 1], program, || {

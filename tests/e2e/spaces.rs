@@ -64,6 +64,27 @@ impl Spaces {
         )
     }
 
+    /// 10.216.1.1 and 10.216.1.2, in a tunnel of VXLAN over one link.
+    pub(crate) fn tunnelled(tag: &str) -> Result<Self, String> {
+        Spaces::new(
+            tag,
+            2,
+            &[
+                "-n {0} link add name u0 type veth peer name u0 netns {1}",
+                "-n {0} addr add 10.215.1.1/24 dev u0",
+                "-n {1} addr add 10.215.1.2/24 dev u0",
+                "-n {0} link set u0 up",
+                "-n {1} link set u0 up",
+                "-n {0} link add name vx type vxlan id 7 local 10.215.1.1 remote 10.215.1.2 dstport 4789 dev u0",
+                "-n {1} link add name vx type vxlan id 7 local 10.215.1.2 remote 10.215.1.1 dstport 4789 dev u0",
+                "-n {0} addr add 10.216.1.1/24 dev vx",
+                "-n {1} addr add 10.216.1.2/24 dev vx",
+                "-n {0} link set vx up",
+                "-n {1} link set vx up",
+            ],
+        )
+    }
+
     /// client — router — server; the router forwards 10.213.1.1:8080 to the server's port 80, and hides the client.
     pub(crate) fn behind_nat(tag: &str) -> Result<Self, String> {
         let spaces = Spaces::new(

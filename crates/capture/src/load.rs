@@ -201,8 +201,8 @@ pub(crate) fn uprobes(
     later: Vec<Prepared>,
     refused: Refused,
 ) -> Programs {
-    let uprobes: Vec<_> = programs.iter().copied().filter(|p| p.is_uprobe()).collect();
-    let of = |name: &OsStr| uprobes.iter().copied().find(|p| name.to_str() == Some(p.name));
+    let uprobes: Vec<_> = programs.iter().filter(|p| p.is_uprobe()).map(|p| p.name).collect();
+    let of = |name: &OsStr| uprobes.iter().copied().find(|uprobe| name.to_str() == Some(*uprobe));
     let later = later.into_iter().filter_map(|one| Some((of(OsStr::new(&one.name))?, one)));
     let loaded = skel.object().progs().filter(|program| program.autoload());
     let loaded = loaded.filter_map(|program| Some((of(program.name())?, program.as_fd().as_raw_fd())));

@@ -68,14 +68,11 @@ impl Marked {
     /// in there. An answer goes back to where the question came from.
     fn is_forwarded_as(&self, s: &Sighting) -> bool {
         let Marked { route, netns, cpu, point, .. } = *self;
-        let (from, to) = ((route.source, route.source_port), (route.destination, route.destination_port));
-        let back =
-            (s.route.destination, s.route.destination_port) == from || (s.route.source, s.route.source_port) == to;
         point == Point::Receive
             && matches!(s.point, Point::Queue | Point::Xmit)
             && (netns, cpu) == (s.netns, s.cpu)
             && s.time_ns.checked_sub(self.time_ns).is_some_and(|took| took < FORWARDING_NS)
-            && !back
+            && !turns_back(&route, &s.route)
     }
 }
 
@@ -273,4 +270,10 @@ fn mark(s: &Sighting) -> Option<Mark> {
 fn shares_an_end(a: &Route, b: &Route) -> bool {
     (a.source, a.source_port) == (b.source, b.source_port)
         || (a.destination, a.destination_port) == (b.destination, b.destination_port)
+}
+
+/// Whether the second goes where the first came from, or comes from where the first went.
+fn turns_back(a: &Route, b: &Route) -> bool {
+    (a.source, a.source_port) == (b.destination, b.destination_port)
+        || (a.destination, a.destination_port) == (b.source, b.source_port)
 }

@@ -2,7 +2,6 @@
 //! loaded when one is needed, or when there is nothing else to do.
 
 use super::plan::ProbeSet;
-use crate::features::Program;
 use crate::prepared::Prepared;
 use crate::refused::Refused;
 use std::collections::BTreeMap;
@@ -25,12 +24,12 @@ pub(crate) struct Programs {
 
 impl Programs {
     pub(crate) fn new(
-        loaded: impl Iterator<Item = (&'static Program, RawFd)>,
-        later: impl Iterator<Item = (&'static Program, Prepared)>,
+        loaded: impl Iterator<Item = (&'static str, RawFd)>,
+        later: impl Iterator<Item = (&'static str, Prepared)>,
         refused: Refused,
     ) -> Self {
-        let loaded = loaded.map(|(program, fd)| (program.name, State::Lent(fd)));
-        let later = later.map(|(program, prepared)| (program.name, State::Later(prepared)));
+        let loaded = loaded.map(|(name, fd)| (name, State::Lent(fd)));
+        let later = later.map(|(name, prepared)| (name, State::Later(prepared)));
         Programs { known: loaded.chain(later).collect(), refused }
     }
 
@@ -93,7 +92,7 @@ mod tests {
     fn a_program_that_the_kernel_refuses_after_the_start_is_told() {
         let refused = Refused::default();
         let program = features::programs().find(|program| program.is_uprobe()).unwrap();
-        let later = std::iter::once((program, Prepared::refused(program.name)));
+        let later = std::iter::once((program.name, Prepared::refused(program.name)));
         let mut programs = Programs::new(std::iter::empty(), later, refused.clone());
         assert!(programs.are_left());
         assert!(refused.notes().is_empty());
