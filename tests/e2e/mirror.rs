@@ -264,7 +264,7 @@ fn two_copies_of_one_port_have_no_order() {
 #[test]
 fn errors_of_icmp_are_counted_and_name_what_was_not_delivered() {
     let test = "errors_of_icmp_are_counted_and_name_what_was_not_delivered";
-    let Some(spaces) = mirrored(test, "mi") else { return };
+    let Some(spaces) = mirrored(test, "mc") else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("spans.jsonl");
     let args = ["agent", "--mirror", "mon", "--mirror-port", "8080", "--otlp-file", out.to_str().unwrap()];

@@ -2,6 +2,7 @@
 
 use crate::running::{output, Running};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn ip(args: &str) -> Output {
     output(Command::new("ip").args(args.split_whitespace()))
@@ -33,7 +34,10 @@ impl Spaces {
     /// Makes `count` namespaces and runs `ip` with each line. `{0}` in a line stands for the name of the first
     /// namespace. The error says what this machine lacks. A wrong line panics.
     pub(crate) fn new(tag: &str, count: usize, script: &[&str]) -> Result<Self, String> {
-        let names = (0..count).map(|n| format!("ws{tag}-{n}-{}", std::process::id())).collect();
+        // Tests run side by side, and two may have the same tag.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let own = format!("{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let names = (0..count).map(|n| format!("ws{tag}-{n}-{own}")).collect();
         let spaces = Spaces { names };
         let up = spaces.names.iter().flat_map(|n| [format!("netns add {n}"), format!("-n {n} link set lo up")]);
         let named = |line: &&str| {
