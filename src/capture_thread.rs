@@ -356,8 +356,8 @@ fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, slow: &mut Slow, call
 }
 
 fn to_kernel(decided: &Decided) -> Verdict {
-    let Decided { plaintext, shared, delivers, one_way, pipelined, .. } = *decided;
-    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext, shared, delivers, one_way, pipelined };
+    let Decided { plaintext, shared, delivers, one_way, pipelined, gathers, .. } = *decided;
+    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext, shared, delivers, one_way, pipelined, gathers };
     let bytes = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
     match decided.copy {
         CopyRule::FirstCallOnly(n) => verdict(Copy::First, bytes(n)),

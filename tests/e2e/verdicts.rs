@@ -83,6 +83,7 @@ impl Echo {
                     delivers: None,
                     one_way: false,
                     pipelined: false,
+                    gathers: false,
                 },
             )])
             .unwrap();

@@ -281,9 +281,12 @@ struct ws_wake {
 	__u32 pad2;
 };
 
+/* A change that only the one who probes is told: the process now does what some of its probes wait for. */
+enum ws_life_change { WS_NEEDS = 4 };
+
 struct ws_life {
 	__u32 pid;
-	__u32 change; /* enum ws_task_change */
+	__u32 change; /* enum ws_task_change, or enum ws_life_change */
 };
 
 /*
@@ -325,6 +328,7 @@ enum ws_verdict_flag {
 	WS_V_ONE_WAY = 32, /* the client sends requests that are not answered */
 	/* the client sends requests while others wait, which are answered in order: each send is a request */
 	WS_V_PIPELINED = 64,
+	WS_V_GATHERS = 128, /* one send may carry what several requests have given the client */
 };
 
 /* Verdict of user space about a connection. */

@@ -64,6 +64,8 @@ pub struct Verdict {
     pub one_way: bool,
     /// Several requests wait at once, and are answered in order.
     pub pipelined: bool,
+    /// One send may carry what several requests have given the client.
+    pub gathers: bool,
 }
 
 /// Which calls carry payload.

@@ -251,10 +251,11 @@ fn context(record: &[u8], clock: &Clock) -> Option<Event> {
     }))
 }
 
-/// Reads a record of the ring `lives`: a process, and what became of it.
-pub fn read_life(record: &[u8]) -> Option<(u32, TaskChange)> {
+/// Reads a record of the ring `lives`: a process, and what became of it; `None` for that if it now does what some of
+/// its probes wait for.
+pub fn read_life(record: &[u8]) -> Option<(u32, Option<TaskChange>)> {
     let life = contract::Life::read(record)?;
-    Some((life.pid, change(life.change)))
+    Some((life.pid, (life.change != WS_NEEDS).then(|| change(life.change))))
 }
 
 /// A decision about a connection, as the kernel programs read it.
@@ -266,7 +267,8 @@ pub(crate) fn verdict(verdict: &Verdict) -> contract::Verdict {
         | flag(matches!(verdict.delivers, Some(Delivers::Pulled | Delivers::Taken)), WS_V_PULLS)
         | flag(verdict.delivers == Some(Delivers::Taken), WS_V_TAKES)
         | flag(verdict.one_way, WS_V_ONE_WAY)
-        | flag(verdict.pipelined, WS_V_PIPELINED);
+        | flag(verdict.pipelined, WS_V_PIPELINED)
+        | flag(verdict.gathers, WS_V_GATHERS);
     let copy = match verdict.copy {
         Copy::Default => WS_COPY_DEFAULT,
         Copy::First => WS_COPY_FIRST,

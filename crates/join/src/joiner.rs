@@ -5,6 +5,7 @@ use crate::conn::{Conn, Ctx, Facts};
 use crate::datagrams::DatagramSockets;
 use crate::ends::Ends;
 use crate::named::NamedJobs;
+use crate::order::Orders;
 use crate::provisional::ProvisionalCauses;
 use crate::session::Out;
 use crate::settle::Settling;
@@ -39,6 +40,7 @@ pub(crate) struct Env {
     pub(crate) stats: JoinStats,
     pub(crate) verdicts: Vec<(SocketId, Verdict)>,
     pub(crate) datagrams: DatagramSockets,
+    pub(crate) orders: Orders,
     /// Counts up when processes may have another resource.
     pub(crate) epoch: u32,
     /// Captured bytes kept over all connections.
@@ -81,6 +83,7 @@ impl Joiner {
                 stats: JoinStats::default(),
                 verdicts: Vec::new(),
                 datagrams: DatagramSockets::default(),
+                orders: Orders::default(),
                 epoch: 0,
                 buffered: 0,
                 scratch: [Vec::new(), Vec::new()],
@@ -97,7 +100,8 @@ impl Joiner {
     }
 
     /// Takes an event. Finished spans go to `sink`.
-    pub fn event(&mut self, event: Event, sink: &mut dyn FnMut(Span)) {
+    pub fn event(&mut self, mut event: Event, sink: &mut dyn FnMut(Span)) {
+        self.env.orders.name(&mut event);
         match event {
             Event::Data(d) => self.with_waiting(sink, |joiner, sink| joiner.data(d, sink)),
             Event::Socket(e) => self.with_waiting(sink, |joiner, sink| joiner.socket(&e, sink)),
@@ -379,7 +383,7 @@ impl Env {
     /// Lends the limits, the counters and the sink for the pairing of a connection's messages.
     pub(crate) fn lend<'a>(&'a mut self, conn: &'a Facts, sink: &'a mut dyn FnMut(Span)) -> (Ctx<'a>, Out<'a>) {
         let ctx = Ctx { config: &self.config, host_id: self.host_id, conn };
-        (ctx, Out { stats: &mut self.stats, sink })
+        (ctx, Out { stats: &mut self.stats, orders: &mut self.orders, sink })
     }
 
     /// Adds a verdict. Beyond [`MAX_VERDICTS`], as nobody fetches them, it is dropped.

@@ -23,6 +23,7 @@ mod flow;
 mod infer;
 mod joiner;
 mod named;
+mod order;
 mod pending;
 mod provisional;
 mod resent;

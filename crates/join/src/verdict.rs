@@ -37,4 +37,6 @@ pub struct Verdict {
     pub one_way: bool,
     /// True if several requests wait at once, and are answered in order: each send is a request then.
     pub pipelined: bool,
+    /// True if one send may carry what several requests have given the client: a producer of Kafka.
+    pub gathers: bool,
 }

@@ -211,6 +211,18 @@ pub fn by_stream(socket: u64, stream: u64) -> Option<u64> {
     fits.then_some(BY_STREAM | socket << NUMBER_BITS | (stream & STREAM_BITS))
 }
 
+/// Parts of a cause that names a request by its order on its connection: the n-th of those that came from an exchange
+/// on. It has the form of [`by_stream`], with an even number, as no request's stream has. `None` for any other cause.
+/// Returns the socket, the last bits of the exchange ([`ORDER_BITS`]), and n.
+pub fn ordered(cause: u64) -> Option<(u64, u64, usize)> {
+    let (named, number) = (cause & PROVISIONAL == BY_STREAM, cause & STREAM_BITS);
+    let socket = exchange_socket(cause & !PROVISIONAL);
+    (named && number & 1 == 0).then_some((socket, number >> 9, (number >> 1 & 0xff) as usize))
+}
+
+/// Bits of an exchange's number in a cause that names a request by its order ([`ordered`]).
+pub const ORDER_BITS: u64 = (1 << 15) - 1;
+
 /// Bit of a cause that names one message of several that came together, if the other bit of [`PROVISIONAL`] is clear.
 /// The rest is a hash of the exchange and the message's place there.
 pub const BY_MESSAGE: u64 = 2 << (NUMBER_BITS + SOCKET_BITS);

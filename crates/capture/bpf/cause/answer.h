@@ -8,10 +8,15 @@
 #ifndef WS_ANSWER_H
 #define WS_ANSWER_H
 
-/* A message was recorded at this time. Notes when the thread has read an answer, and whether it reads requests. */
+/*
+ * A message was recorded at this time. Notes when the thread has read an answer, and whether it reads requests. What a
+ * producer has sent may never be answered, and then who waits for it is woken after the send.
+ */
 static __always_inline void note_answer(struct task_state *t, const struct sock_state *s, __u8 direction, __u64 now)
 {
 	t->brings_ns = 0;
+	t->moved_on = s->cookie;
+	t->moved_ns = s->request_direction == WS_EGRESS && (direction == WS_INGRESS || s->gathers) ? now : 0;
 	if (direction != WS_INGRESS)
 		return;
 	t->answer_ns = s->request_direction == WS_EGRESS ? now : 0;
@@ -56,6 +61,65 @@ static __always_inline void pass_answer(struct task_state *t, struct task_state 
 	e.cause = c->cause;
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_RING_FULL);
+}
+
+/*
+ * The same of actors that are no threads (goroutines, tasks of asyncio), where requests share a connection. Whoever
+ * reads it wakes another actor, and so on, until one is woken that acts for a request of its own. So the answer goes
+ * with whom its bringer wakes. Where nothing is answered, the send of a producer counts for the answer.
+ */
+struct answer {
+	__u64 socket;
+	__u64 read_ns;
+};
+
+/* The answer that an actor brings, or an object by which it wakes another one. */
+WS_TABLE(answers, struct actor_key, struct answer);
+
+/* Numbers of threads are smaller than this bit, which tells those of other actors apart. */
+#define WS_NO_THREAD (1U << 31)
+
+/* What the running actor with this key brings: what it has moved itself, or what it was brought. False: nothing. */
+static __always_inline bool answer_of(const struct task_state *t, const struct actor_key *key, bool moved,
+				      struct answer *brings)
+{
+	struct answer *brought;
+
+	if (moved && t->moved_ns) {
+		brings->socket = t->moved_on;
+		brings->read_ns = t->moved_ns;
+		return true;
+	}
+	brought = table_find(&answers, key);
+	if (!brought || bpf_ktime_get_ns() - brought->read_ns >= WS_BRINGS_NS)
+		return false;
+	*brings = *brought;
+	return true;
+}
+
+/* An actor is woken with this answer. `passes`: it reads for others, whatever cause it has. */
+__noinline int bring_answer(const struct actor_key *key, const struct answer *brings, bool passes)
+{
+	struct ws_wake e = { .kind = WS_WAKE };
+	const struct attribution *c;
+
+	if (!key || !brings)
+		return 0;
+	c = actor_find(key);
+	e.unsure = passes || (c && c->state != ACTS_OWN);
+	if (!c || !c->cause || e.unsure) /* it may have to wake another one, who waits for it */
+		table_put(&answers, key, brings, BPF_ANY);
+	if (!c || !c->cause || c->state == ACTS_RETURNED)
+		return 0;
+	e.pid = key->pid;
+	e.tid = (__u32)key->id | WS_NO_THREAD;
+	e.socket = brings->socket;
+	e.read_ns = brings->read_ns;
+	e.cause = c->cause;
+	e.time_ns = bpf_ktime_get_ns();
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING_FULL);
+	return 0;
 }
 
 #endif

@@ -44,6 +44,17 @@ static __always_inline __u64 by_stream(__u64 cookie, __u32 stream)
 }
 
 /*
+ * The name of a request by its order: the n-th one of those that this socket brought from this exchange on. It has the
+ * form of a stream's name, but its number is even, as no request's stream has. 0 if there is no room for it.
+ */
+static __always_inline __u64 by_order(__u64 exchange, __u32 n)
+{
+	if (exchange >> (WS_NUMBER_BITS + WS_SOCKET_BITS) || !n || n > 255)
+		return 0;
+	return WS_BY_STREAM | exchange_of(exchange >> WS_NUMBER_BITS, (exchange & 0x7fff) << 9 | n << 1);
+}
+
+/*
  * Requests that an actor has read since it last slept. SEVERAL: one was read while another was not answered. MIXED:
  * besides, nothing was sent for that other one since it was read, so that the next send may be for either.
  */

@@ -22,6 +22,15 @@ struct {
 	__type(value, __u8);
 } takers SEC(".maps");
 
+/* Some probes of this process wait for what it does now. */
+static __always_inline void tell_need(__u32 pid)
+{
+	struct ws_life life = { .pid = pid, .change = WS_NEEDS };
+
+	if (watch_lives)
+		bpf_ringbuf_output(&lives, &life, sizeof(life), BPF_RB_FORCE_WAKEUP);
+}
+
 /* This process reads a delivery, or asks for one. A function of its own, as its caller has little stack left. */
 __noinline int note_taker(void)
 {
@@ -38,8 +47,32 @@ __noinline int note_taker(void)
 	parent = BPF_CORE_READ(leader, children.next) != children;
 	if (!known || parent)
 		bpf_map_update_elem(&takers, &pid, &parent, BPF_ANY);
+	if (!known)
+		tell_need(pid);
 	if (parent)
 		want_hooks(WS_HOOK_PIPES);
+	return 0;
+}
+
+/* Processes in which requests share a connection, and one send may be for several. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u8);
+} sharers SEC(".maps");
+
+/* Requests of this process share a connection. */
+__noinline int note_sharer(struct task_state *t)
+{
+	__u32 pid = bpf_get_current_task_btf()->tgid;
+	__u8 one = 1;
+
+	if (!t || t->shares)
+		return 0;
+	t->shares = 1;
+	if (!bpf_map_lookup_elem(&sharers, &pid) && !bpf_map_update_elem(&sharers, &pid, &one, BPF_ANY))
+		tell_need(pid);
 	return 0;
 }
 

@@ -184,6 +184,7 @@ static __always_inline void take_verdict(struct sock_state *s)
 		s->takes = !!(v->flags & WS_V_TAKES);
 		s->one_way = !!(v->flags & WS_V_ONE_WAY);
 		s->pipelined = !!(v->flags & WS_V_PIPELINED);
+		s->gathers = !!(v->flags & WS_V_GATHERS);
 	}
 }
 

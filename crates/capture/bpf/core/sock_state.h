@@ -63,6 +63,7 @@ struct sock_state {
 	__u8 waits_request : 1;	   /* a request is being read, see `request_ns` */
 	__u8 waits_sampled : 1;	   /* its waits are wanted, whether it is slow or not */
 	__u8 pipelined : 1;	   /* its client sends requests while others wait, which are answered in order */
+	__u8 gathers : 1;	   /* one send may carry what several requests have given its client */
 	__u8 guessed : 1;	   /* `untrusted_cause` is no more than a guess, which answers do not test */
 	__u8 tls;		   /* carries records of TLS */
 	struct tls_half halves[2]; /* by ws_direction */

@@ -36,11 +36,12 @@ struct attribution {
 	__u8 slept : 1;		  /* tokio: the task slept since its last read */
 	__u8 takes_work : 1;	  /* tokio: others have sent the task something by a channel, ever */
 	__u8 awake : 1;		  /* tokio: the task runs, or was sent something and will run */
+	__u8 serves_many : 1;	  /* tokio: it reads a connection with many requests, the last since it slept: `guess` */
 	__u8 by_waker : 1;	  /* `cause` is provisional, and `guess` was that of its waker when it was given */
 	__u32 results;		  /* lower half of the place where this actor was given its last result */
 	__u16 depth;		  /* Java with an agent: how many objects it runs, one inside the other */
 	__u8 bound;		  /* it was made for this one request, and acts for it until it ends */
-	__u8 pad;
+	__u8 births;		  /* tokio: tasks that it has made since it slept, while `serves_many` */
 };
 
 struct task_state {
@@ -50,6 +51,7 @@ struct task_state {
 	__u8 loop : 1;	 /* has waited for events of many sockets */
 	__u8 blocks : 1; /* its last request came from a blocking socket */
 	__u8 serves : 1; /* has read a request */
+	__u8 shares : 1; /* has sent on a connection that requests share, see note_sharer() */
 	__u8 tls;	 /* has called a TLS library */
 	struct attribution acts;
 	__u64 actor;		/* id of the actor that made the last call; 0: the thread itself */
@@ -63,11 +65,15 @@ struct task_state {
 	__u64 answer_ns;	/* when it read that socket, if what it read was an answer; else 0 */
 	__u64 brings_from;	/* cookie of the socket whose answer it may bring to another thread (answer.h) */
 	__u64 brings_ns;	/* when that was read; 0: none */
+	__u64 moved_on;		/* cookie of the socket of the message that it moved last */
+	__u64 moved_ns;		/* when, if that was an answer, or what a producer sent; else 0 */
+	__u64 closing_ns;	/* Go: when it closed a channel for which goroutines wait */
 	__u64 socket;		/* address of the socket that it reads or writes now, as a number */
 	__u64 enter_sk;		/* socket whose call was timed from its entry */
 	__u64 enter_ns;
 	__u32 enter_seq;
 	__u8 woken_next;
+	__u8 closing;	   /* Go: how many of these goroutines are still to be made ready */
 	__u8 mmsg_next;	   /* index of the next message of a running sendmmsg/recvmmsg */
 	__u16 from_port;   /* sender of the datagram that is being received; 0 if not known */
 	__u64 mmsg_vector; /* address of the vector of that call */

@@ -120,6 +120,8 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	runtime_after_message(task, t, s, a, c, bits, &runtimes);
 	if (s->delivers && bits & MESSAGE_FIRST)
 		note_taker();
+	if (s->gathers || (s->pipelined && s->mixed))
+		note_sharer(t);
 	if (direction == WS_INGRESS)
 		t->received_from = s->cookie;
 	return 0;

@@ -31,7 +31,7 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 
 impl Runtime for Asyncio {
     fn tables(&self) -> &'static [&'static str] {
-        &["actors", "carriers", "first_tasks", "progress_of"]
+        &["actors", "answers", "carriers", "first_tasks", "progress_of"]
     }
 
     fn programs(&self) -> &'static [Program] {

@@ -26,6 +26,8 @@ pub(crate) struct FactMaps {
     epoch: MapHandle,
     /// Processes that take messages from a queue. The kernel programs write it.
     takers: MapHandle,
+    /// Processes on whose connections several requests share a send. The kernel programs write it, too.
+    sharers: MapHandle,
     /// Maps of runtimes, by name.
     own: HashMap<&'static str, MapHandle>,
 }
@@ -43,7 +45,7 @@ impl FactMaps {
         for name in RUNTIMES.iter().flat_map(|runtime| runtime.maps()) {
             own.insert(*name, required(name)?);
         }
-        Ok(FactMaps { processes, epoch: required("facts_epoch")?, takers: required("takers")?, own })
+        Ok(FactMaps { processes, epoch: required("facts_epoch")?, takers: required("takers")?, sharers: required("sharers")?, own })
     }
 
     /// A map that a runtime has named ([`crate::runtime::Runtime::maps`]).
@@ -54,6 +56,11 @@ impl FactMaps {
     /// Whether a process was seen to take messages from a queue.
     pub(super) fn takes(&self, pid: u32) -> bool {
         matches!(self.takers.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+    }
+
+    /// Whether a process was seen to send for several requests on one connection.
+    pub(super) fn shares(&self, pid: u32) -> bool {
+        matches!(self.sharers.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
     }
 
     /// Writes new facts about a process; `all` holds them as well.

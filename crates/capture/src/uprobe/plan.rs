@@ -23,6 +23,8 @@ pub(crate) enum When {
     Always,
     /// Once the process takes messages from a queue, because the functions are called often.
     Takes,
+    /// Once requests of the process share a connection, one send of which may be for several, for the same reason.
+    Shares,
     /// While waits are asked for, for the same reason.
     Waits,
 }

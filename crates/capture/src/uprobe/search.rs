@@ -40,7 +40,7 @@ struct Followed {
     look_at: Instant,
     attached: HashSet<FileId>,
     /// Files with probes that wait until the process takes messages from a queue.
-    waiting: Vec<(CString, Arc<Plan>)>,
+    waiting: Vec<(When, CString, Arc<Plan>)>,
     /// Files with probes that are in place while waits are asked for, and those probes.
     of_waits: Vec<(CString, Arc<Plan>)>,
     links_of_waits: Vec<OwnedFd>,
@@ -145,6 +145,11 @@ impl Search {
         self.processes.entry(pid).and_modify(|p| p.look_at = Instant::now() + LOOK_YOUNG);
     }
 
+    /// A process now does what some of its probes wait for.
+    pub(super) fn is_needed(&mut self, pid: u32) {
+        self.processes.entry(pid).and_modify(|p| p.look_at = Instant::now());
+    }
+
     /// A process has ended. Removes its probes.
     pub(super) fn ended(&mut self, pid: u32) {
         if let Some(agents) = &self.agents {
@@ -224,10 +229,16 @@ impl Search {
             let mapped = Mapped { start: mapping.start, offset: mapping.offset };
             self.attach(pid, &mapping.file, id, Some(mapped));
         }
-        if self.processes.get(&pid).is_some_and(|p| !p.waiting.is_empty()) && self.facts.takes(pid) {
-            let waiting = self.processes.get_mut(&pid).map(|p| std::mem::take(&mut p.waiting));
-            for (path, plan) in waiting.into_iter().flatten() {
-                self.attach_sets(pid, &path, &plan, When::Takes);
+        if self.processes.get(&pid).is_some_and(|p| !p.waiting.is_empty()) {
+            let is_so = |when| match when {
+                When::Takes => self.facts.takes(pid),
+                When::Shares => self.facts.shares(pid),
+                When::Always | When::Waits => false,
+            };
+            let so: Vec<When> = [When::Takes, When::Shares].into_iter().filter(|when| is_so(*when)).collect();
+            let due = self.processes.get_mut(&pid).map(|p| p.waiting.extract_if(.., |w| so.contains(&w.0)).collect());
+            for (when, path, plan) in due.into_iter().flat_map(|due: Vec<_>| due) {
+                self.attach_sets(pid, &path, &plan, when);
             }
         }
         let p = self.processes.get_mut(&pid)?;
@@ -270,7 +281,8 @@ impl Search {
                     self.attach_sets(pid, &path, &plan, When::Waits);
                 }
                 let of_waits = plan.has(When::Waits).then(|| (path.clone(), Arc::clone(&plan)));
-                let waiting = plan.has(When::Takes).then(|| (path, Arc::clone(&plan)));
+                let waits_for = [When::Takes, When::Shares].into_iter().filter(|when| plan.has(*when));
+                let waiting: Vec<_> = waits_for.map(|when| (when, path.clone(), Arc::clone(&plan))).collect();
                 self.processes.entry(pid).and_modify(|p| {
                     p.of_waits.extend(of_waits);
                     p.waiting.extend(waiting);

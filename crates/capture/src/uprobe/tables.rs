@@ -9,7 +9,8 @@ use std::collections::HashMap;
 pub(crate) type Shapes = HashMap<String, (u32, u32)>;
 
 /// Entries of each table but `actors`, which the user sizes. The kernel drops old entries if there are more.
-const ENTRIES: [(&str, u32); 11] = [
+const ENTRIES: [(&str, u32); 12] = [
+    ("answers", 1_024),
     ("carriers", 65_536),
     ("first_tasks", 16_384),
     ("go_calls", 65_536),

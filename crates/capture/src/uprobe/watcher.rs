@@ -147,8 +147,9 @@ fn run(mut search: Search, lives: &MapHandle, shared: &Shared) {
         }
         for (pid, change) in changes.drain(..) {
             match change {
-                TaskChange::Fork | TaskChange::Exec => search.started(pid),
-                TaskChange::Exit => search.ended(pid),
+                Some(TaskChange::Fork | TaskChange::Exec) => search.started(pid),
+                Some(TaskChange::Exit) => search.ended(pid),
+                None => search.is_needed(pid),
             }
         }
         let (pids, asked, waits) = {

@@ -208,10 +208,10 @@ impl Conn {
     }
 
     pub(super) fn send_verdict(&self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
-        let (plaintext, Usage { shared, delivers, one_way, pipelined }) =
+        let (plaintext, Usage { shared, delivers, one_way, pipelined, gathers }) =
             (self.secure.is_plaintext(), self.session.usage);
         let socket = self.facts.key.socket;
         let copy = if self.facts.is_datagram() { env.datagrams.rule(socket, protocol, copy) } else { copy };
-        env.verdict(socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way, pipelined });
+        env.verdict(socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way, pipelined, gathers });
     }
 }

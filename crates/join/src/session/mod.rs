@@ -8,6 +8,7 @@ mod windows;
 pub(crate) use usage::Usage;
 
 use crate::conn::Ctx;
+use crate::order::Orders;
 use crate::pending::{Queue, OPEN};
 use crate::spans;
 use crate::stats::JoinStats;
@@ -17,6 +18,7 @@ use wirespan_model::{Body, Item, Kind, Message, Side, Span, Status};
 /// Where finished spans and counters go.
 pub(crate) struct Out<'a> {
     pub(crate) stats: &'a mut JoinStats,
+    pub(crate) orders: &'a mut Orders,
     pub(crate) sink: &'a mut dyn FnMut(Span),
 }
 

@@ -26,7 +26,11 @@ impl Session {
         let mark = *ctx.stream(m.side).mark_at(start)?;
         let one_way = m.kind == Kind::OneWay;
         let mut pending = spans::request(m, &mark, start, end, one_way, ctx);
-        spans::touch_by_request(&mut pending, ctx.stream(m.side).mark_before(ctx.stream(m.side).marked_to()));
+        let last = ctx.stream(m.side).mark_before(ctx.stream(m.side).marked_to());
+        spans::touch_by_request(&mut pending, last);
+        if let Some((last, stream)) = last.zip(m.id).filter(|_| !ctx.is_local(m.side) && has_streams(m.protocol)) {
+            out.orders.add(last.exchange, stream);
+        }
         spans::weaken_connect_cause(&mut pending.span);
         let by_loop = !spans::set_stream_cause(&mut pending, ctx) && mark.cause_evidence == Some(Evidence::EventLoop);
         if self.pairing == Pairing::ById && by_loop {
@@ -129,4 +133,9 @@ impl Session {
         pending.span.message_id = Some(id);
         self.queue.push(Some(id), pending);
     }
+}
+
+/// Whether the protocol has streams, whose ids name requests.
+fn has_streams(protocol: &str) -> bool {
+    matches!(protocol, "http2" | "grpc")
 }

@@ -14,6 +14,8 @@ pub(crate) struct Usage {
     pub(crate) one_way: bool,
     /// Several requests waited at once, and the protocol answers them in order.
     pub(crate) pipelined: bool,
+    /// One send may carry what several requests have given the client.
+    pub(crate) gathers: bool,
 }
 
 impl Usage {
@@ -31,6 +33,7 @@ impl Usage {
         // Of AMQP, before the first message that is published: another may follow it at once.
         let publishes = m.kind == Kind::OneWay && attr("messaging.operation.type").is_some() || m.protocol == "amqp";
         self.one_way |= m.side == Side::Client && publishes;
+        self.gathers |= m.protocol == "kafka" && m.operation == "Produce" && m.side == Side::Client;
         if self.delivers.is_some() {
             return;
         }

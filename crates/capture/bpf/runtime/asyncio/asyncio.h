@@ -32,6 +32,8 @@
 /* The place of a task that was woken by an answer, and of one that works for any task that asks it. */
 enum { ASYNCIO_READER = 1, ASYNCIO_WORKER = 2 };
 
+#include "answers.h"
+
 struct asyncio_thread {
 	__u64 read_for; /* if `fresh`: the request that the running callback has read, or whose answer it has read */
 	__u64 born;	/* task that the running callback has made */
@@ -319,6 +321,8 @@ int WS_UPROBE(asyncio)
 		asyncio_born(t, l, &key, WS_FN_ARG1(ctx));
 		return 0;
 	case ASYNCIO_SETTLED:
+		if (t->shares)
+			asyncio_brings(WS_FN_ARG1(ctx), l->fresh == CARRIED_BY_ANSWER);
 		asyncio_settled(t, l, &key, WS_FN_ARG1(ctx));
 		return 0;
 	case ASYNCIO_END:
@@ -343,8 +347,11 @@ int WS_UPROBE(asyncio)
 	known = c;
 	if (!c && point == ASYNCIO_WAKE)
 		c = asyncio_found(&key);
-	if (c && future.object)
+	if (c && future.object) {
+		if (t->shares)
+			asyncio_brought(future.object, key.id);
 		asyncio_woken(&key, c, &future);
+	}
 	/* A task that was not known stands for its thread this time. */
 	actor_runs(t, WS_ASYNCIO_TASK, c && (known || c->cause) ? key.id : 0);
 	return 0;

@@ -9,7 +9,7 @@ struct go_facts {
 	__u16 parent; /* in runtime.g: the id of the goroutine that started it; 0: not kept (before Go 1.21) */
 	__u16 curg;   /* in runtime.m: the goroutine that runs */
 	__u8 births;  /* the start of goroutines is probed */
-	__u8 pad;
+	__u8 recvq;   /* in runtime.hchan: the goroutines that wait for a value */
 };
 
 /* Cookies of the probes of Go's HTTP and gRPC libraries: src/runtime/go/http.rs. */

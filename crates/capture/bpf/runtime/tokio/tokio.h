@@ -176,15 +176,34 @@ static __always_inline void tokio_before_message(struct task_struct *task, struc
 		drop_if_superseded(a);
 }
 
-/* A task that reads a shared connection acts for an unknown one of its requests. */
+/*
+ * A task that reads a shared connection acts for an unknown one of its requests. A server makes a task for each of
+ * them, in their order, before it sleeps again: so what it reads is noted.
+ */
 static __always_inline void tokio_after_message(struct task_state *t, struct sock_state *s, struct attribution *a,
 						__u8 direction)
 {
+	__u64 since = a->serves_many && !a->slept ? a->guess : 0;
+
 	if (direction != WS_INGRESS)
 		return;
 	a->slept = a->woken_by = 0;
+	a->serves_many = t->actor && s->shared && s->request_direction == WS_INGRESS;
 	if (t->actor && s->shared)
 		actor_pass_cause(a, 0, WS_EV_INFERRED, PASS_OWN);
+	if (!a->serves_many)
+		return;
+	a->guess = since ? since : exchange_id(s);
+	a->births = since ? a->births : 0;
+}
+
+/* The cause of a task that `from` makes: the next one of the requests that it has read from a shared connection. */
+static __always_inline __u64 tokio_next_request(struct attribution *from)
+{
+	if (!from->serves_many || from->cause || !from->guess || from->births == 255)
+		return 0;
+	from->births++;
+	return by_order(from->guess, from->births);
 }
 
 SEC("uprobe.multi")
@@ -244,8 +263,10 @@ int WS_UPROBE(tokio)
 			break;
 		from = acting(task, t);
 		inherit(&born, from, WS_EV_COROUTINE);
-		if (!born.cause && from->evidence == WS_EV_INFERRED)
-			born.evidence = WS_EV_INFERRED;
+		if (!born.cause && from->evidence == WS_EV_INFERRED) {
+			born.cause = tokio_next_request(from);
+			born.evidence = born.cause ? WS_EV_COROUTINE : WS_EV_INFERRED;
+		}
 		actor_born_with(&key, &born);
 		break;
 	case TOKIO_SENDS:

@@ -20,9 +20,12 @@ pub(super) struct Go;
 
 const LOST_HAND_OVER: &str = "what a goroutine sends for a request that another one read is not joined to it";
 
+const INFERRED_IF_SHARED: &str =
+    "what requests of Go send on one connection (producers of Kafka, pipelines of Redis) is inferred";
+
 impl Runtime for Go {
     fn tables(&self) -> &'static [&'static str] {
-        &["actors", "carriers"]
+        &["actors", "answers", "carriers"]
     }
 
     fn programs(&self) -> &'static [Program] {
@@ -40,6 +43,16 @@ impl Runtime for Go {
                     "Go: when which thread ran a goroutine (--threshold)",
                     "of a slow request of Go, the time is not known in which its goroutine was not on the thread \
                      that moved the request",
+                ),
+                Program::uprobe(
+                    "go_close",
+                    "Go: who waits for a channel that is closed, where requests share a connection",
+                    INFERRED_IF_SHARED,
+                ),
+                Program::uprobe(
+                    "go_ready",
+                    "Go: which goroutine is woken by which answer, where requests share a connection",
+                    INFERRED_IF_SHARED,
                 ),
                 Program::uprobe(
                     "go_http",
@@ -83,6 +96,7 @@ struct Layout {
     goid: u16,
     parent: u16,
     curg: u16,
+    recvq: u8,
 }
 
 impl Layout {
@@ -95,15 +109,17 @@ impl Layout {
             26 => (152, 280, 184),
             _ => return None,
         };
-        Some(Layout { goid, parent, curg })
+        // A timer came before it.
+        let recvq = if minor < 23 { 56 } else { 64 };
+        Some(Layout { goid, parent, curg, recvq })
     }
 }
 
 /// What the kernel programs must know of a process; `None` if goroutines are not followed.
 fn facts(layout: Layout, process: &Process<'_>) -> Option<GoFacts> {
     let births = (process.is_probed)("go_birth").into();
-    let Layout { goid, parent, curg } = layout;
-    process.follows_actors.then_some(GoFacts { goid, parent, curg, births, pad: 0 })
+    let Layout { goid, parent, curg, recvq } = layout;
+    process.follows_actors.then_some(GoFacts { goid, parent, curg, births, recvq })
 }
 
 const BIRTH: &str = "runtime.newproc.func1";
@@ -111,6 +127,8 @@ const QUEUE: &str = "runtime.runqput";
 const SEND: &str = "runtime.send";
 const RECV: &str = "runtime.recv";
 const EXECUTE: &str = "runtime.execute";
+const READY: &str = "runtime.ready";
+const CLOSE: &str = "runtime.closechan";
 /// Longest of these functions.
 const MAX_FUNCTION: u64 = 4096;
 
@@ -121,7 +139,7 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
     }
     Layout::of(version(image)?)?;
     let wanted: Vec<&'static str> =
-        [BIRTH, QUEUE, SEND, RECV, EXECUTE].into_iter().chain(FUNCTIONS.map(|f| f.0)).collect();
+        [BIRTH, QUEUE, SEND, RECV, EXECUTE, READY, CLOSE].into_iter().chain(FUNCTIONS.map(|f| f.0)).collect();
     let found: HashMap<_, _> = go_functions::functions(image, &wanted).into_iter().collect();
     let body = |place: &Place| {
         let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
@@ -142,6 +160,8 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
         ProbeSet::new("go_send", entry(SEND)),
         ProbeSet::new("go_recv", entry(RECV)),
         ProbeSet::new("go_execute", entry(EXECUTE)).only(When::Waits),
+        ProbeSet::new("go_close", entry(CLOSE)).only(When::Shares),
+        ProbeSet::new("go_ready", entry(READY)).with("go_close").only(When::Shares),
         ProbeSet::new("go_http", http.collect()),
     ])
 }
