@@ -25,6 +25,7 @@ use wirespan_decode::Registry;
 use wirespan_enrich::{Enricher, Nat};
 use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided};
 use wirespan_model::event::{Actor, ClockMark};
+use wirespan_model::sdk::SdkSpan;
 use wirespan_model::syscalls::ThreadCall;
 use wirespan_model::wait::{ThreadWaits, Waker};
 use wirespan_model::{Event, Resource, Span};
@@ -103,6 +104,7 @@ struct Dropped {
     waits: u64,
     clocks: u64,
     calls: u64,
+    sdk_spans: u64,
 }
 
 impl CaptureThread {
@@ -216,6 +218,8 @@ impl CaptureThread {
         self.publish();
         // The last batches wait for room in the queue: dropping them would gain nothing now.
         let _ = out.send(Batch::Wakes(self.enricher.host_id(), self.joiner.wakes()));
+        let sdk_spans = self.joiner.sdk_spans();
+        let _ = out.send(self.of_sdks(sdk_spans));
         let _ = out.send(Batch::Clocks(std::mem::take(&mut self.clocks)));
         let _ = out.send(Batch::Waits(std::mem::take(&mut self.waits)));
         let _ = out.send(Batch::Calls(std::mem::take(&mut self.calls)));
@@ -282,6 +286,11 @@ impl CaptureThread {
             // If the queue is full, the spans are dropped, too, and counted.
             let _ = out.try_send(Batch::Wakes(self.enricher.host_id(), wakes));
         }
+        let sdk_spans = self.joiner.sdk_spans();
+        if !sdk_spans.is_empty() {
+            let n = sdk_spans.len() as u64;
+            self.dropped.sdk_spans += out.try_send(self.of_sdks(sdk_spans)).map_or(n, |()| 0);
+        }
         if !self.clocks.is_empty() {
             let clocks = std::mem::take(&mut self.clocks);
             let n = clocks.len() as u64;
@@ -309,6 +318,10 @@ impl CaptureThread {
         }
     }
 
+    fn of_sdks(&self, spans: Vec<SdkSpan>) -> Batch {
+        Batch::SdkSpans(self.enricher.host_id(), spans)
+    }
+
     fn offer(&mut self) {
         if let Some(watch) = &mut self.watch {
             watch.spans(&self.batch);
@@ -320,12 +333,13 @@ impl CaptureThread {
         self.counters.note(self.capture.notes());
         self.counters.set("join", self.joiner.stats().counters());
         self.counters.set("plugin", self.protocols.counters());
-        let Dropped { spans, waits, clocks, calls } = self.dropped;
+        let Dropped { spans, waits, clocks, calls, sdk_spans } = self.dropped;
         let mut own = vec![
             ("spans_dropped_queue_full", spans),
             ("waits_dropped_queue_full", waits),
             ("clocks_dropped_queue_full", clocks),
             ("calls_dropped_queue_full", calls),
+            ("sdk_spans_dropped_queue_full", sdk_spans),
         ];
         own.extend(self.nat.iter().flat_map(|nat| nat.stats().counters()));
         self.counters.set("agent", own);

@@ -200,10 +200,12 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// Prints a line for each kind of loss.
+    /// Prints a line for each kind of loss, with what can be done about it.
     pub(crate) fn report_losses(&self) {
         for (name, n) in self.counters.losses() {
-            eprintln!("wirespan: lost: {name} {n}");
+            let todo = wirespan_view::what_to_do(&name);
+            let todo = if todo.is_empty() { String::new() } else { format!("; {todo}") };
+            eprintln!("wirespan: lost: {name} {n}{todo}");
         }
     }
 }

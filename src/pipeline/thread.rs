@@ -4,6 +4,7 @@ use super::Pipeline;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use wirespan_model::event::{ClockMark, Wake};
+use wirespan_model::sdk::SdkSpan;
 use wirespan_model::syscalls::ThreadCall;
 use wirespan_model::wait::ThreadWaits;
 use wirespan_model::{Flow, Span};
@@ -18,6 +19,9 @@ pub(crate) enum Batch {
     Reported(Vec<Arc<Span>>, Sender<Result<(), SinkError>>),
     /// Which threads of this host were woken by which answers.
     Wakes(u64, Vec<Wake>),
+    /// In which spans of SDKs threads of this host were, and for which request they acted. They come before the spans of
+    /// these requests.
+    SdkSpans(u64, Vec<SdkSpan>),
     /// Where the clocks of threads stood at their messages. They come before the spans of these messages.
     Clocks(Vec<ClockMark>),
     /// What threads waited for. They come before the spans of their requests.
@@ -44,6 +48,7 @@ pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
             // Nobody waits any longer if the answer took too long.
             Ok(Batch::Reported(spans, answer)) => drop(answer.try_send(pipeline.offer(spans))),
             Ok(Batch::Wakes(host_id, wakes)) => pipeline.take_wakes(host_id, &wakes),
+            Ok(Batch::SdkSpans(host_id, spans)) => pipeline.explainer().sdk_spans(host_id, &spans),
             Ok(Batch::Clocks(marks)) => pipeline.explainer().marks(&marks),
             Ok(Batch::Waits(waits)) => pipeline.explainer().waits(waits),
             Ok(Batch::Calls(calls)) => pipeline.explainer().system_calls(calls),

@@ -36,6 +36,7 @@ enum ws_kind {
 	WS_CONTEXT = 8,
 	WS_WAITS = 9,	/* wait/contract.h */
 	WS_SAMPLE = 10, /* there, too */
+	WS_SDK_SPAN = 11, /* sdk/contract.h */
 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
@@ -61,6 +62,7 @@ enum ws_actor_kind {
 enum ws_process_bit {
 	WS_GO_TLS = 1U << 31,	  /* Go's crypto/tls is probed */
 	WS_JAVA_AGENT = 1U << 30, /* the agent of --attach-java is loaded and probed */
+	WS_SDK_CONTEXT = 1U << 29, /* an SDK publishes in which span each thread is */
 };
 
 /* What user space has found in a process; each runtime has a map of its own for more. */

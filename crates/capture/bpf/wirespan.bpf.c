@@ -13,6 +13,7 @@
 #include "wire.h"
 #include "wait/contract.h"
 #include "calls/contract.h"
+#include "sdk/contract.h"
 #include "packet/contract.h"
 #include "core/maps.h"
 #include "core/user.h"
@@ -48,6 +49,9 @@
 #include "tls/java.h"
 #include "tls/rust.h"
 #include "tls/message.h"
+
+/* In which span of an SDK a thread is. */
+#include "sdk/span.h"
 
 /* Where the time of a thread goes. */
 #include "wait/clock.h"

@@ -21,9 +21,9 @@ pub(crate) struct Header {
     text: String,
 }
 
-/// `bpf/wire.h`, and the `contract.h` of packets, waits, system calls and of each runtime that has one.
+/// `bpf/wire.h`, and the `contract.h` of packets, waits, system calls, SDKs and of each runtime that has one.
 pub(crate) fn headers(bpf: &Path) -> Result<Vec<Header>, Box<dyn Error>> {
-    let folders = ["packet", "wait", "calls"].map(|folder| Path::new(folder).join("contract.h"));
+    let folders = ["packet", "wait", "calls", "sdk"].map(|folder| Path::new(folder).join("contract.h"));
     let mut paths: Vec<PathBuf> = ["wire.h".into()].into_iter().chain(folders).collect();
     for folder in bpf.join("runtime").read_dir()? {
         paths.push(Path::new("runtime").join(folder?.file_name()).join("contract.h"));

@@ -16,6 +16,7 @@ use wirespan_model::event::{
     TcpTotals, TcpTrouble, TroubleKind, Wake, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL, SOCKET_BITS,
     STREAM_BITS,
 };
+use wirespan_model::sdk::SdkSpan;
 use wirespan_model::{
     DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, SpanId, TaskEvent, TraceId, Transport,
 };
@@ -235,6 +236,13 @@ fn wake(record: &[u8], clock: &Clock) -> Option<Event> {
     }))
 }
 
+fn sdk_span(record: &[u8], clock: &Clock) -> Option<Event> {
+    let s = contract::SdkSpan::read(record)?;
+    let (trace_id, span_id) = (TraceId(s.trace), SpanId(u64::from_be_bytes(s.span)));
+    let time_ns = clock.to_unix(s.time_ns);
+    Some(Event::SdkSpan(SdkSpan { pid: s.pid, tid: s.tid, cause: s.cause, trace_id, span_id, time_ns }))
+}
+
 fn context(record: &[u8], clock: &Clock) -> Option<Event> {
     let c = Context::read(record)?;
     Some(Event::Context(ContextEvent {
@@ -314,6 +322,7 @@ fn read_one(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
         WS_ALIAS => alias(record, clock),
         WS_TROUBLE => trouble(record, clock),
         WS_WAKE => wake(record, clock),
+        WS_SDK_SPAN => sdk_span(record, clock),
         WS_CONTEXT => context(record, clock),
         WS_HANDED => handed(record, clock),
         _ => None,

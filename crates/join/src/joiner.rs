@@ -1,13 +1,13 @@
 //! The entry: events in, spans out.
 
 use crate::config::JoinConfig;
-use crate::conn::{Conn, Ctx, Facts};
+use crate::conn::Conn;
 use crate::datagrams::DatagramSockets;
 use crate::ends::Ends;
+use crate::env::Env;
 use crate::named::NamedJobs;
 use crate::order::Orders;
 use crate::provisional::ProvisionalCauses;
-use crate::session::Out;
 use crate::settle::Settling;
 use crate::stats::JoinStats;
 use crate::table::{ConnKey, Table};
@@ -16,10 +16,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTrouble, Wake};
+use wirespan_model::sdk::SdkSpan;
 use wirespan_model::{DataEvent, Endpoint, Event, Resource, SocketEvent, SocketId, Span, Transport};
 
-/// Most verdicts kept while none are fetched.
-const MAX_VERDICTS: usize = 65_536;
 /// Age after which a process's resource is asked for again, ns. Containers and names become known late.
 const EPOCH_NS: u64 = 5_000_000_000;
 /// How far the events' time may run ahead of the last tick before the joiner ticks by itself, ns (capture files).
@@ -30,22 +29,6 @@ pub trait Resources {
     /// The resource of the process behind an event. Called once per connection and process, and again every few
     /// seconds.
     fn resource(&self, actor: &Actor) -> Arc<Resource>;
-}
-
-/// State that all connections share.
-pub(crate) struct Env {
-    pub(crate) config: JoinConfig,
-    pub(crate) host_id: u64,
-    pub(crate) resources: Box<dyn Resources + Send>,
-    pub(crate) stats: JoinStats,
-    pub(crate) verdicts: Vec<(SocketId, Verdict)>,
-    pub(crate) datagrams: DatagramSockets,
-    pub(crate) orders: Orders,
-    /// Counts up when processes may have another resource.
-    pub(crate) epoch: u32,
-    /// Captured bytes kept over all connections.
-    pub(crate) buffered: usize,
-    pub(crate) scratch: [Vec<u8>; 2],
 }
 
 /// Spans that wait: first for their real cause, then for news of the loss of their bytes.
@@ -84,6 +67,7 @@ impl Joiner {
                 verdicts: Vec::new(),
                 datagrams: DatagramSockets::default(),
                 orders: Orders::default(),
+                sdk_spans: Vec::new(),
                 epoch: 0,
                 buffered: 0,
                 scratch: [Vec::new(), Vec::new()],
@@ -129,6 +113,7 @@ impl Joiner {
                 self.waiting.get_or_insert_default().causes.resolve(&a);
             }
             Event::Wake(wake) => self.waiting.get_or_insert_default().causes.wake(wake),
+            Event::SdkSpan(span) => self.env.sdk_spans.push(span),
             Event::Waits(_) | Event::Calls(_) => {} // of threads, not of connections
         }
     }
@@ -363,6 +348,11 @@ impl Joiner {
         self.waiting.as_mut().map_or(Vec::new(), |waiting| waiting.causes.wakes())
     }
 
+    /// Takes the spans of SDKs that threads were seen in since the last call.
+    pub fn sdk_spans(&mut self) -> Vec<SdkSpan> {
+        std::mem::take(&mut self.env.sdk_spans)
+    }
+
     /// Counters.
     pub fn stats(&self) -> &JoinStats {
         &self.env.stats
@@ -376,20 +366,5 @@ impl Joiner {
     /// Captured bytes kept at present, over all connections.
     pub fn buffered(&self) -> usize {
         self.env.buffered
-    }
-}
-
-impl Env {
-    /// Lends the limits, the counters and the sink for the pairing of a connection's messages.
-    pub(crate) fn lend<'a>(&'a mut self, conn: &'a Facts, sink: &'a mut dyn FnMut(Span)) -> (Ctx<'a>, Out<'a>) {
-        let ctx = Ctx { config: &self.config, host_id: self.host_id, conn };
-        (ctx, Out { stats: &mut self.stats, orders: &mut self.orders, sink })
-    }
-
-    /// Adds a verdict. Beyond [`MAX_VERDICTS`], as nobody fetches them, it is dropped.
-    pub(crate) fn verdict(&mut self, socket: SocketId, verdict: Verdict) {
-        if self.verdicts.len() < MAX_VERDICTS {
-            self.verdicts.push((socket, verdict));
-        }
     }
 }

@@ -18,6 +18,7 @@ mod contexts;
 mod datagrams;
 mod direction;
 mod ends;
+mod env;
 mod errno;
 mod flow;
 mod infer;

@@ -7,7 +7,8 @@
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use wirespan_model::event::{by_stream, exchange_socket, ordered, ORDER_BITS, STREAM_BITS};
+use wirespan_model::event::{by_stream, exchange_socket, STREAM_BITS};
+use wirespan_model::order::{ordered, ORDER_BITS};
 use wirespan_model::{Event, Evidence};
 
 /// Most requests that are remembered, over all connections; the oldest goes first.
@@ -52,6 +53,7 @@ impl Orders {
             Event::Stream(c) => self.replace(&mut c.cause, &mut c.evidence),
             Event::Alias(a) => self.replace(&mut a.cause, &mut None),
             Event::Wake(w) => self.replace(&mut w.cause, &mut None),
+            Event::SdkSpan(s) => self.replace(&mut s.cause, &mut None),
             _ => {}
         }
     }

@@ -134,3 +134,26 @@ fn a_client_of_redis_that_takes_elements_is_told_to_the_kernel() {
     assert_eq!(taken(b"*2\r\n$4\r\nRPOP\r\n$5\r\nqueue\r\n"), Some(Delivers::Taken));
     assert_eq!(taken(b"*2\r\n$3\r\nGET\r\n$5\r\nqueue\r\n"), None);
 }
+
+/// A message of Kafka: its length, then these bytes.
+fn kafka(body: &[&[u8]]) -> Vec<u8> {
+    let body = body.concat();
+    [&u32::try_from(body.len()).unwrap().to_be_bytes(), &*body].concat()
+}
+
+#[test]
+fn a_producer_of_kafka_may_send_for_several_requests_at_once() {
+    let mut stage = Stage::new();
+    let mut e = End::client(1);
+    e.remote = end(2, 9092);
+    let ask = |key: u8, version: u8, id: u8| [0, key, 0, version, 0, 0, 0, id, 0, 1, b'c'];
+    let versions = kafka(&[&ask(18, 0, 1)]);
+    stage.event(Event::Data(e.call(Direction::Egress, T0, &versions)));
+    let answer = kafka(&[&[0, 0, 0, 1], &[0, 0], &[0, 0, 0, 1], &[0, 0, 0, 0, 0, 9]]);
+    stage.event(Event::Data(e.call(Direction::Ingress, T0 + MS, &answer)));
+    assert!(stage.verdicts().iter().all(|v| !v.gathers), "it has produced nothing");
+    let topic = [0, 0, 0, 1, 0, 2, b'o', b'k', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+    let produce = kafka(&[&ask(0, 3, 2), &[0xff, 0xff], &[0, 1], &[0, 0, 3, 232], &topic]);
+    stage.event(Event::Data(e.call(Direction::Egress, T0 + 2 * MS, &produce)));
+    assert!(stage.verdicts().last().unwrap().gathers);
+}

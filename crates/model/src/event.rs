@@ -2,6 +2,7 @@
 
 pub use crate::clocks::{ClockMark, Clocks};
 use crate::net::{Endpoint, Transport};
+use crate::sdk::SdkSpan;
 use crate::span::{SpanId, TraceId};
 use crate::syscalls::ThreadCall;
 use crate::trace::Evidence;
@@ -58,6 +59,8 @@ pub enum Event {
     Waits(Box<ThreadWaits>),
     /// System calls of threads; those of each thread in the order of their end.
     Calls(Vec<ThreadCall>),
+    /// A thread acts for a request, and its SDK has said in which span it is.
+    SdkSpan(SdkSpan),
 }
 
 /// The process and thread behind an event. All fields are zero for a capture file.
@@ -210,18 +213,6 @@ pub fn by_stream(socket: u64, stream: u64) -> Option<u64> {
     let fits = socket != 0 && socket >> SOCKET_BITS == 0 && stream != 0;
     fits.then_some(BY_STREAM | socket << NUMBER_BITS | (stream & STREAM_BITS))
 }
-
-/// Parts of a cause that names a request by its order on its connection: the n-th of those that came from an exchange
-/// on. It has the form of [`by_stream`], with an even number, as no request's stream has. `None` for any other cause.
-/// Returns the socket, the last bits of the exchange ([`ORDER_BITS`]), and n.
-pub fn ordered(cause: u64) -> Option<(u64, u64, usize)> {
-    let (named, number) = (cause & PROVISIONAL == BY_STREAM, cause & STREAM_BITS);
-    let socket = exchange_socket(cause & !PROVISIONAL);
-    (named && number & 1 == 0).then_some((socket, number >> 9, (number >> 1 & 0xff) as usize))
-}
-
-/// Bits of an exchange's number in a cause that names a request by its order ([`ordered`]).
-pub const ORDER_BITS: u64 = (1 << 15) - 1;
 
 /// Bit of a cause that names one message of several that came together, if the other bit of [`PROVISIONAL`] is clear.
 /// The rest is a hash of the exchange and the message's place there.

@@ -12,6 +12,8 @@ A line of TRUTH is a span: its id, its case, and in seconds how long its thread 
 - `process`: it does not, and the service makes no call: only the process and the time tell the request of its spans.
 - `called`: it does not, and the service does not tell its process id; its call carries the trace.
 - `job`: a thread in the background, whose spans tell its id.
+- `published`: two requests at once, which do not say their traces, and make no call; the service tells neither its
+  process id nor its threads'. It publishes in which span each thread is, by the library SDK_CONTEXT (context.c).
 """
 
 import http.client
@@ -169,7 +171,15 @@ def main(which, endpoint, truth, *cases):
             get(asked.port, "/warm/1")
     for case in cases:
         headers = {"traceparent": f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01"} if case == "carried" else {}
-        get((quiet if case == "called" else service).port, f"/{case}/1", headers)
+        asked = quiet if case in ("called", "published") else service
+        users = [
+            threading.Thread(target=get, args=(asked.port, f"/{case}/{n}", headers))
+            for n in range(2 if case == "published" else 1)
+        ]
+        for user in users:
+            user.start()
+        for user in users:
+            user.join()
     said = (service.end() + quiet.end()).splitlines(keepends=True)
     pathlib.Path(truth).write_text("".join(line for line in said if json.loads(line)["case"] != "warm"))
 

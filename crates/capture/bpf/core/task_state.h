@@ -68,6 +68,8 @@ struct task_state {
 	__u64 moved_on;		/* cookie of the socket of the message that it moved last */
 	__u64 moved_ns;		/* when, if that was an answer, or what a producer sent; else 0 */
 	__u64 closing_ns;	/* Go: when it closed a channel for which goroutines wait */
+	__u64 sdk_span;		/* id of the span in which its SDK was last told to be; 0: none */
+	__u64 sdk_cause;	/* the cause that was told with it */
 	__u64 socket;		/* address of the socket that it reads or writes now, as a number */
 	__u64 enter_sk;		/* socket whose call was timed from its entry */
 	__u64 enter_ns;

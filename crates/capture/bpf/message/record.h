@@ -102,6 +102,8 @@ __noinline int make_record(struct sock_state *s, struct task_state *t, const str
 	r->data.exit_ns = bpf_ktime_get_ns();
 	if (call->ret > 0)
 		note_answer(t, s, call->direction, r->data.exit_ns);
+	if (sdk_publishes(t))
+		sdk_tell(t, s->request_direction == WS_INGRESS ? c->exchange : c->id);
 	r->data.enter_ns = call->enter_ns ? call->enter_ns : r->data.exit_ns;
 	r->data.len = call->parts ? WS_MAX_PAYLOAD : call->ret > 0 ? call->ret : 0;
 	r->data.srtt_us = s->srtt_us;

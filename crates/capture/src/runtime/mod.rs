@@ -13,6 +13,7 @@ mod interpreter;
 mod java;
 mod node;
 mod python;
+mod sdk;
 mod tokio;
 
 pub(crate) use interpreter::Functions;
@@ -42,6 +43,7 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &interpreter::Php,
     &java::Java,
     &java::agent::Agent,
+    &sdk::Context,
 ];
 
 /// A runtime: which of its functions are probed, and what the kernel programs must know about a process of it.

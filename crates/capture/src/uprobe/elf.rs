@@ -18,6 +18,19 @@ pub(crate) enum Block {
     NumberAt(u64),
 }
 
+/// How a thread-local variable is found from the structure of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ThreadLocal {
+    /// At this (negative) distance from it: of the program itself.
+    Below(u64),
+    /// The loader writes the distance to this address.
+    DistanceAt(u64),
+    /// The loader writes the number of the file's block to this address.
+    NumberAt(u64),
+    /// The loader writes a TLS descriptor to this address.
+    DescriptorAt(u64),
+}
+
 /// A function's place in its file's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -163,6 +176,33 @@ impl<'a> Image<'a> {
                 && table.symbol_name(endian, s).is_ok_and(|n| n == name.as_bytes())
         };
         table.iter().find(is_it).map(|s| s.st_value(endian))
+    }
+
+    /// Where the thread-local variable of this name lies for each thread, which is at `offset` in the block of the file.
+    pub(crate) fn thread_local_place(&self, name: &str, offset: u64) -> Option<ThreadLocal> {
+        let endian = self.elf.endian();
+        if self.elf.elf_program_headers().iter().any(|p| p.p_type(endian) == object::elf::PT_INTERP) {
+            return self.thread_local(name).map(ThreadLocal::Below);
+        }
+        let table = self.elf.elf_dynamic_symbol_table();
+        let is_it = |r: &object::Relocation| match r.target() {
+            object::RelocationTarget::Symbol(index) => {
+                table.symbol(index).and_then(|s| table.symbol_name(endian, s)).is_ok_and(|n| n == name.as_bytes())
+            }
+            _ => r.addend().cast_unsigned() == offset,
+        };
+        let direct = |(at, r): (u64, object::Relocation)| match r.flags() {
+            object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_TPOFF64 } => Some(ThreadLocal::DistanceAt(at)),
+            object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_TLSDESC } => {
+                Some(ThreadLocal::DescriptorAt(at))
+            }
+            _ => None,
+        };
+        let found = self.elf.dynamic_relocations()?.filter(|(_, r)| is_it(r)).find_map(direct);
+        found.or_else(|| match self.thread_block()? {
+            (Block::NumberAt(at), _) => Some(ThreadLocal::NumberAt(at)),
+            (Block::OfProgram, _) => None,
+        })
     }
 
     /// Whether it needs the GNU C library.

@@ -3,7 +3,7 @@
 use super::causes::Causes;
 use crate::config::JoinConfig;
 use crate::direction::index;
-use crate::joiner::Env;
+use crate::env::Env;
 use crate::resent::Resent;
 use crate::stream::Stream;
 use crate::table::ConnKey;

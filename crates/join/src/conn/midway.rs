@@ -9,7 +9,7 @@
 use super::protocol::Mode;
 use super::Conn;
 use crate::direction::index;
-use crate::joiner::Env;
+use crate::env::Env;
 use crate::tls::begins_handshake;
 use crate::verdict::CopyRule;
 use wirespan_decode::{Detect, Probe, Protocol};

@@ -16,7 +16,7 @@ pub(crate) use facts::{Ctx, Facts};
 use crate::config::JoinConfig;
 use crate::direction::index;
 use crate::flow::{connect_failed, Flow};
-use crate::joiner::Env;
+use crate::env::Env;
 use crate::session::{Ending, Out, Session};
 use crate::stream::{Placed, Stream};
 use crate::table::ConnKey;

@@ -2,7 +2,7 @@
 
 use super::protocol::Mode;
 use super::{index, Conn};
-use crate::joiner::Env;
+use crate::env::Env;
 use wirespan_model::{DataEvent, Direction, Span};
 
 impl Conn {

@@ -2,7 +2,7 @@
 
 use super::protocol::Mode;
 use super::{index, Conn};
-use crate::joiner::Env;
+use crate::env::Env;
 use crate::session::Ending;
 use crate::verdict::CopyRule;
 use wirespan_decode::{Need, OpenEnd};

@@ -5,7 +5,7 @@ use super::protocol::Mode;
 use super::told::Told;
 use super::Conn;
 use crate::flow::Flow;
-use crate::joiner::Env;
+use crate::env::Env;
 use crate::session::{Ending, Session};
 use crate::tls::{starts_record, Tls};
 use wirespan_decode::Pairing;

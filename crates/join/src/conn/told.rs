@@ -6,7 +6,7 @@
 //! cause. Together they are the span of this end.
 
 use super::{index, Conn, Ctx};
-use crate::joiner::Env;
+use crate::env::Env;
 use crate::spans::{cause_of_call, comm, place, span_id, weaken_connect_cause};
 use crate::stream::Mark;
 use std::borrow::Cow;

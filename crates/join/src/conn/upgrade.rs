@@ -3,7 +3,7 @@
 use super::protocol::Mode;
 use super::{index, Conn};
 use crate::flow::Flow;
-use crate::joiner::Env;
+use crate::env::Env;
 use crate::session::{Ending, Session};
 use crate::verdict::CopyRule;
 use wirespan_decode::{Handover, Need, Pairing};

@@ -7,6 +7,7 @@
 mod breakdown;
 mod calls;
 mod comparison;
+mod contexts;
 mod flame;
 mod marks;
 mod parts;
@@ -34,6 +35,7 @@ pub use words::Waited;
 
 use breakdown::{pieces, points, Call};
 use calls::Calls;
+use contexts::Contexts;
 use marks::Marks;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sdk::Sdk;
@@ -107,6 +109,8 @@ pub struct Explainer {
     /// For which requests the spans of SDKs made calls: their ids travelled with the messages.
     carriers: FxHashMap<SpanId, Caller>,
     carried: VecDeque<SpanId>,
+    /// What processes publish of the spans of their SDKs.
+    contexts: Contexts,
     sdk: Sdk,
 }
 

@@ -2,22 +2,25 @@
 //!
 //! An SDK's span has no socket. Its request is found, in this order of trust,
 //! - by the context that the request carried, which the SDK's server span names as its parent;
+//! - by the thread's context: the process publishes in which span each thread is, and the kernel saw for which request
+//!   the thread acted then;
 //! - by a call: its message carried a span of the same SDK trace, and the kernel saw for which request it was sent;
 //! - by process and time, if the process served one request only in all of the span's time.
 //!
-//! A span without a request (a job in the background) is explained by its thread, if `thread.id` is the kernel's id.
+//! A span without a request (a job in the background) is explained by its thread, if `thread.id` is the kernel's id, or
+//! the thread was seen in that span.
 //! SDKs export a span before its request has ended, or seconds later: what cannot be explained yet waits here.
 
 use super::breakdown::{covered_ns, pieces, points, Piece};
 use super::marks::Point;
-use super::reports::Reports;
+use super::reports::{Report, Reports};
 use super::served::Served;
 use super::waits::Stretch;
-use super::{Explainer, Parts, NAMES_NS};
+use super::{Caller, Explainer, Parts, NAMES_NS};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use wirespan_model::attr::{WAIT_EVIDENCE, WAIT_REASON};
-use wirespan_model::{Span, SpanKind};
+use wirespan_model::{Span, SpanKind, TraceId};
 
 /// Most spans that wait; beyond it, spans go as they came.
 const MOST_WAITING: usize = 20_000;
@@ -76,6 +79,7 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Evidence {
     Context,
+    ThreadContext,
     Call,
     Process,
     Thread,
@@ -85,6 +89,7 @@ impl Evidence {
     fn as_str(self) -> &'static str {
         match self {
             Evidence::Context => "context",
+            Evidence::ThreadContext => "thread-context",
             Evidence::Call => "call",
             Evidence::Process => "process",
             Evidence::Thread => "thread",
@@ -146,15 +151,16 @@ impl Explainer {
 
     pub(super) fn reports_lack_names(&self) -> bool {
         let lacks = |held: &Held| {
-            let found = self.request_of(&held.span);
-            found.is_some_and(|(request, evidence)| !self.within(&held.span, request, evidence).1)
+            let span = self.located(&held.span);
+            let found = self.request_of(&held.span, &span);
+            found.is_some_and(|(request, evidence)| !self.within(&span, request, evidence).1)
         };
         self.sdk.waiting.iter().any(lacks)
     }
 
     /// The span as it goes on; `None` if it shall wait.
     fn explained_report(&mut self, held: &Held, now_ns: u64, at_once: bool) -> Option<Arc<Span>> {
-        let span = &held.span;
+        let (own, span) = (&held.span, &self.located(&held.span));
         // A process is known as traced once its first answer has been read.
         let patience_ns = match span.pid {
             pid if self.processes.contains(&pid) => LONGEST_NS,
@@ -163,9 +169,11 @@ impl Explainer {
         };
         let at_once = at_once || now_ns >= held.came_ns.saturating_add(patience_ns);
         let is_early = !at_once && now_ns < held.came_ns.saturating_add(ALONE_NS);
-        let misses_parent = || self.sdk.reports.top(span).is_some_and(|top| top.parent.is_some());
-        let found = match self.request_of(span) {
+        let misses_parent = || self.sdk.reports.top(own).is_some_and(|top| top.parent.is_some());
+        let found = match self.request_of(own, span) {
             Some((_, Evidence::Process)) if is_early && misses_parent() => None,
+            // That request may not have ended yet.
+            Some((_, Evidence::Process)) if !at_once && self.acted_for(own).next().is_some() => None,
             found => found.map(|(request, evidence)| self.within(span, request, evidence)),
         };
         let waits_for_names =
@@ -189,8 +197,28 @@ impl Explainer {
         }
     }
 
-    /// The request within which a span lies.
-    fn request_of(&self, span: &Span) -> Option<(&Served, Evidence)> {
+    /// The span with its process and its thread, if it does not name them and its thread was seen in it.
+    fn located(&self, span: &Arc<Span>) -> Arc<Span> {
+        let mut located = Arc::clone(span);
+        let seen = span.trace_id.and_then(|trace| self.contexts.of(trace, span.id)).filter(|_| span.tid == 0);
+        if let Some(seen) = seen.filter(|seen| span.pid == 0 || span.pid == seen.pid) {
+            let own = Arc::make_mut(&mut located);
+            (own.pid, own.tid) = (seen.pid, seen.tid);
+        }
+        located
+    }
+
+    /// The requests for which threads acted in this span, or in one of the same process and its part of the trace.
+    fn acted_for(&self, span: &Span) -> impl Iterator<Item = Caller> + '_ {
+        let top = span.trace_id.zip(self.sdk.reports.top(span));
+        let of_top = move |(trace, top): (TraceId, Report)| {
+            self.sdk.reports.below(trace, top.id).filter_map(move |id| self.contexts.of(trace, *id)?.caller)
+        };
+        top.into_iter().flat_map(of_top)
+    }
+
+    /// The request within which a span lies. `located`: the same span with its process and thread.
+    fn request_of(&self, span: &Span, located: &Span) -> Option<(&Served, Evidence)> {
         let time = (span.start_ns, span.end_ns);
         let overlap = |r: &Served| time.1.min(r.end_ns).saturating_sub(time.0.max(r.start_ns));
         let same_process = |request: &Served| span.pid != 0 && request.pid == span.pid;
@@ -204,6 +232,10 @@ impl Explainer {
                 return Some((request, Evidence::Context));
             }
         }
+        let acted = self.acted_for(span).filter_map(|caller| self.recent.of_caller(&caller)).filter(|r| overlap(r) > 0);
+        if let Some(request) = acted.max_by_key(|r| overlap(r)) {
+            return Some((request, Evidence::ThreadContext));
+        }
         let carriers = self.sdk.reports.below(trace, top.id).filter_map(|id| self.carriers.get(id));
         let called = carriers.filter_map(|caller| self.recent.of_caller(caller)).filter(|r| overlap(r) > 0);
         if let Some(request) = called.max_by_key(|r| overlap(r)) {
@@ -211,10 +243,10 @@ impl Explainer {
         }
         let slack_ns = SLACK_NS + span.duration_ns() / 20;
         let ended_after_ns = span.end_ns.saturating_sub(slack_ns);
-        let around = self.recent.of_process(span.pid, ended_after_ns).filter(|r| r.holds(time, slack_ns));
-        let mut around: SmallVec<[&Served; 4]> = around.filter(|_| span.pid != 0).collect();
-        if around.len() > 1 && span.tid != 0 {
-            around.retain(|request| self.acted(request, span.tid));
+        let around = self.recent.of_process(located.pid, ended_after_ns).filter(|r| r.holds(time, slack_ns));
+        let mut around: SmallVec<[&Served; 4]> = around.filter(|_| located.pid != 0).collect();
+        if around.len() > 1 && located.tid != 0 {
+            around.retain(|request| self.acted(request, located.tid));
         }
         match around[..] {
             [one] => Some((one, Evidence::Process)),

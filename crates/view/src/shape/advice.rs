@@ -1,13 +1,14 @@
 //! What can be done about a loss, by the name of its counter.
 
 /// Parts of names, with what to do. The first part that a name contains counts.
-const ADVICE: [(&str, &str); 19] = [
+const ADVICE: [(&str, &str); 20] = [
     ("ring_full", "the agent is behind: give it more processor time, a larger capture.ring_mib, or fewer processes"),
     ("lost_no_state", "the kernel had no memory for a table: trace fewer processes, or give the machine more memory"),
     ("lost_flows", "more peers at once than the tables hold: raise the limits of flows in the configuration"),
     ("lost_waits", "record for a shorter time or fewer services; capture.ring_mib gives more room"),
     ("lost_samples", "record for a shorter time or fewer services; capture.ring_mib gives more room"),
     ("lost_calls", "record fewer system calls or fewer services; capture.ring_mib gives more room"),
+    ("stack_copies_lost", "stacks of waits came faster than they are read: raise --threshold, or record fewer services"),
     ("queue_full", "the agent is behind: give it more processor time, or trace fewer processes"),
     ("backlog", "the server takes spans too slowly, or was away too long: look at its status"),
     ("too_big", "a single batch is larger than the link allows: leave out long texts (docs/privacy.md)"),
@@ -26,8 +27,8 @@ const ADVICE: [(&str, &str); 19] = [
     ("forgotten", "--store DIR keeps spans on disk, --memory-mib N gives more memory"),
 ];
 
-/// Empty if there is nothing to say.
-pub(super) fn about(name: &str) -> &'static str {
+/// What can be done about the loss that a counter of this name counts; empty if there is nothing to say.
+pub fn what_to_do(name: &str) -> &'static str {
     ADVICE.iter().find(|(part, _)| name.contains(part)).map_or("", |(_, todo)| todo)
 }
 
@@ -37,10 +38,11 @@ mod tests {
 
     #[test]
     fn the_nearest_advice_is_given() {
-        assert!(about("lost_ring_full").contains("capture.ring_mib"));
-        assert!(about("spans_dropped_queue_full").contains("processor time"));
-        assert!(about("kafka_bad_frame").contains("capture"));
-        assert!(about("forgotten: memory is full").contains("--store"));
-        assert_eq!(about("dropped_for_fun"), "");
+        assert!(what_to_do("lost_ring_full").contains("capture.ring_mib"));
+        assert!(what_to_do("spans_dropped_queue_full").contains("processor time"));
+        assert!(what_to_do("kafka_bad_frame").contains("capture"));
+        assert!(what_to_do("forgotten: memory is full").contains("--store"));
+        assert!(what_to_do("capture stack_copies_lost").contains("--threshold"));
+        assert_eq!(what_to_do("dropped_for_fun"), "");
     }
 }

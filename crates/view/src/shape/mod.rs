@@ -15,6 +15,7 @@ mod status;
 mod trace;
 mod waits;
 
+pub use advice::what_to_do;
 pub use attributes::attributes;
 pub(crate) use calls::SpanCallsView;
 pub(crate) use flame::FlameBoxView;

@@ -110,7 +110,7 @@ impl Counter {
     /// A counter, with what can be done if it counts a loss.
     pub fn new(name: impl Into<String>, value: u64, loss: bool) -> Self {
         let name = name.into();
-        let todo = if loss { super::advice::about(&name).to_owned() } else { String::new() };
+        let todo = if loss { super::what_to_do(&name).to_owned() } else { String::new() };
         Counter { name, value, loss, todo }
     }
 }

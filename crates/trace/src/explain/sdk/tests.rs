@@ -3,7 +3,9 @@
 use super::super::tests::{call, mark, span, US};
 use super::*;
 use wirespan_model::attr::WAITS;
+use wirespan_model::event::ClockMark;
 use wirespan_model::wait::{SpanWaits, ThreadWait, ThreadWaits, WaitKind};
+use wirespan_model::sdk::SdkSpan;
 use wirespan_model::{SpanId, TapSide, TraceId};
 
 const TRACE: Option<TraceId> = Some(TraceId([7; 16]));
@@ -185,4 +187,27 @@ fn a_worker_of_the_request_is_not_taken_for_the_thread_that_waits_for_it() {
     let worker = Span { tid: 8, ..sdk(11, 0, SpanKind::Internal, 210, 800) };
     let out = told(&mut explainer, vec![served()], vec![worker], 30_000);
     assert_eq!(parts(&out, 11), ([540, 0, 50, 0, 0], "process".into()));
+}
+
+#[test]
+fn what_a_process_publishes_tells_the_request_of_two_that_are_under_way() {
+    let mut explainer = explainer();
+    let other = Span { id: SpanId(2), tid: 6, ..span(TapSide::ServerProcess, 6, 2, 0, 1000) };
+    let marks = [mark(6, 0, 2, [0, 0, 0]), mark(6, 1000, 2, [300, 0, 0])];
+    explainer.marks(&marks.map(|mark| ClockMark { exchange: 2, ..mark }));
+    let exchange = |span: &Span| span.exchange.unwrap().first;
+    let seen = |id, tid, cause| {
+        let (trace_id, span_id) = (TRACE.unwrap(), SpanId(id));
+        SdkSpan { pid: 1, tid, cause, trace_id, span_id, time_ns: 500 * US }
+    };
+    explainer.sdk_spans(served().host_id, &[seen(11, 5, exchange(&served())), seen(12, 6, exchange(&other))]);
+    let nameless = |id| Span { pid: 0, ..sdk(id, 0, SpanKind::Internal, 0, 1000) };
+    let reports = vec![nameless(11), nameless(12), nameless(13)];
+    let out = told(&mut explainer, vec![other], reports, 30_000);
+    assert_eq!(parts(&out, 12), ([300, 0, 700, 0, 0], "thread-context".into()));
+    assert_eq!(out.len(), 1, "the request of the other one has not ended");
+    let out = told(&mut explainer, vec![served()], vec![], 60_000);
+    assert_eq!(parts(&out, 11), ([600, 0, 400, 0, 0], "thread-context".into()));
+    let out = told(&mut explainer, vec![], vec![], 9_000_000);
+    assert_eq!(parts(&out, 13).1, "", "of which nothing was seen");
 }
