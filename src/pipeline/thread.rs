@@ -19,8 +19,8 @@ pub(crate) enum Batch {
     Reported(Vec<Arc<Span>>, Sender<Result<(), SinkError>>),
     /// Which threads of this host were woken by which answers.
     Wakes(u64, Vec<Wake>),
-    /// In which spans of SDKs threads of this host were, and for which request they acted. They come before the spans of
-    /// these requests.
+    /// In which spans of SDKs threads of this host were, and for which requests they acted. They come before the spans
+    /// of these requests.
     SdkSpans(u64, Vec<SdkSpan>),
     /// Where the clocks of threads stood at their messages. They come before the spans of these messages.
     Clocks(Vec<ClockMark>),

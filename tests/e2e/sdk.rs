@@ -47,7 +47,10 @@ fn spans_are_found_by_the_context_that_their_process_publishes() {
     ] {
         let library = dir.path().join(format!("{name}.so"));
         let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", flag, "-o"]).arg(&library).arg(root().join("tests/apps/sdk/context.c"));
+        compiler
+            .args(["-shared", "-fPIC", "-O1", flag, "-o"])
+            .arg(&library)
+            .arg(root().join("tests/apps/sdk/context.c"));
         assert!(compiler.status().unwrap().success(), "{name}");
         let preload = if is_there { "LD_PRELOAD=\"$SDK_CONTEXT\" " } else { "" };
         let script = format!("#!/bin/sh\nexport SDK_CONTEXT={}\n{preload}exec python3 \"$@\"\n", library.display());
@@ -224,7 +227,10 @@ impl Told<'_> {
             ("it ran for longer", self.part("on_cpu") + unknown >= ran - OFF_MS),
             // The request's own span sleeps in those within it.
             ("it slept for longer", self.part("blocked") + unknown >= slept_at_least),
-            ("it slept for less", name == "request" || shares || self.part("blocked") <= slept + self.stopped() + BESIDES_MS),
+            (
+                "it slept for less",
+                name == "request" || shares || self.part("blocked") <= slept + self.stopped() + BESIDES_MS,
+            ),
             (
                 "its call took longer",
                 name != "call" || self.part("children") + self.part("run_queue") + unknown >= MS - OFF_MS,

@@ -34,8 +34,8 @@ enum ws_kind {
 	WS_HANDED = 6,
 	WS_WAKE = 7,
 	WS_CONTEXT = 8,
-	WS_WAITS = 9,	/* wait/contract.h */
-	WS_SAMPLE = 10, /* there, too */
+	WS_WAITS = 9,	  /* wait/contract.h */
+	WS_SAMPLE = 10,	  /* there, too */
 	WS_SDK_SPAN = 11, /* sdk/contract.h */
 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
@@ -60,8 +60,8 @@ enum ws_actor_kind {
 
 /* Further bits in the set of a process's runtimes. */
 enum ws_process_bit {
-	WS_GO_TLS = 1U << 31,	  /* Go's crypto/tls is probed */
-	WS_JAVA_AGENT = 1U << 30, /* the agent of --attach-java is loaded and probed */
+	WS_GO_TLS = 1U << 31,	   /* Go's crypto/tls is probed */
+	WS_JAVA_AGENT = 1U << 30,  /* the agent of --attach-java is loaded and probed */
 	WS_SDK_CONTEXT = 1U << 29, /* an SDK publishes in which span each thread is */
 };
 
@@ -244,6 +244,8 @@ enum ws_alias_what {
 	WS_ALIAS_WAKE_UP = 2,
 	/* a request is about to be sent on this stream (WS_BY_STREAM), for this cause: 0 if none is known */
 	WS_ALIAS_STREAM = 3,
+	/* an actor was made for the next request of a connection: `provisional` stands for it (by_order()) */
+	WS_ALIAS_BORN = 4,
 };
 
 struct ws_alias {

@@ -197,6 +197,7 @@ fn alias(record: &[u8], clock: &Clock) -> Option<Event> {
         }
         WS_ALIAS_NAME => AliasKind::Name,
         WS_ALIAS_WAKE_UP => AliasKind::Woken,
+        WS_ALIAS_BORN => AliasKind::Born,
         _ => AliasKind::Guess,
     };
     Some(Event::Alias(CauseAlias { kind, time_ns, provisional: a.provisional, cause: a.cause }))

@@ -108,6 +108,7 @@ impl Joiner {
                     causes.resolve(&alias);
                 }
             }
+            Event::Alias(a) if a.kind == AliasKind::Born => self.env.orders.born(a.provisional, a.cause),
             Event::Alias(a) => {
                 self.env.stats.resolved_causes += u64::from(a.kind == AliasKind::Name);
                 self.waiting.get_or_insert_default().causes.resolve(&a);

@@ -80,7 +80,7 @@ impl ProvisionalCauses {
     pub(crate) fn resolve(&mut self, alias: &CauseAlias) {
         self.last_ns = self.last_ns.max(alias.time_ns);
         let evidence = match alias.kind {
-            AliasKind::Name => None,
+            AliasKind::Name | AliasKind::Born => None,
             AliasKind::Woken => Some(Evidence::WakeUp),
             AliasKind::Guess => Some(Evidence::Inferred),
         };

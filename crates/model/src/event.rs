@@ -59,7 +59,7 @@ pub enum Event {
     Waits(Box<ThreadWaits>),
     /// System calls of threads; those of each thread in the order of their end.
     Calls(Vec<ThreadCall>),
-    /// A thread acts for a request, and its SDK has said in which span it is.
+    /// In which span the SDK of a thread is.
     SdkSpan(SdkSpan),
 }
 
@@ -173,6 +173,8 @@ pub enum AliasKind {
     Woken,
     /// Its handler woke the worker by a call that also passes locks on. It is a guess, if no [`AliasKind::Name`] comes.
     Guess,
+    /// An actor was made for the next request of a connection. Its maker has read since the exchange `cause`.
+    Born,
 }
 
 /// The real cause behind a provisional one, or a guess at it.
@@ -207,8 +209,7 @@ pub const BY_STREAM: u64 = 1 << (NUMBER_BITS + SOCKET_BITS);
 /// Bits of a stream's id that stand in such a cause.
 pub const STREAM_BITS: u64 = (1 << NUMBER_BITS) - 1;
 
-/// Cause that names a request by its stream. `None` if the socket cookie is 0 or longer than 38 bits, or the stream is
-/// 0.
+/// Cause that names a request by its stream; `None` if the socket's cookie is 0 or too long, or the stream is 0.
 pub fn by_stream(socket: u64, stream: u64) -> Option<u64> {
     let fits = socket != 0 && socket >> SOCKET_BITS == 0 && stream != 0;
     fits.then_some(BY_STREAM | socket << NUMBER_BITS | (stream & STREAM_BITS))

@@ -34,7 +34,9 @@ pub use assemble::StoredSpans;
 pub use error::{ApiError, ErrorBody, Problem};
 pub use evidence::service_map;
 pub use map_file::{MapFile, MapFileError};
-pub use shape::{attributes, fleet, packets, what_to_do, AgentStatus, Counter, Memory, SpanView, Stage, TimeView, TraceView};
+pub use shape::{
+    attributes, fleet, packets, what_to_do, AgentStatus, Counter, Memory, SpanView, Stage, TimeView, TraceView,
+};
 pub use when::{parse_duration, parse_time};
 pub use whose::Whose;
 pub use wirespan_model::Hosts;

@@ -16,7 +16,7 @@ static __always_inline void note_answer(struct task_state *t, const struct sock_
 {
 	t->brings_ns = 0;
 	t->moved_on = s->cookie;
-	t->moved_ns = s->request_direction == WS_EGRESS && (direction == WS_INGRESS || s->gathers) ? now : 0;
+	t->moved_ns = requests_share(s, t) && (direction == WS_INGRESS || s->gathers) ? now : 0;
 	if (direction != WS_INGRESS)
 		return;
 	t->answer_ns = s->request_direction == WS_EGRESS ? now : 0;
@@ -97,8 +97,13 @@ static __always_inline bool answer_of(const struct task_state *t, const struct a
 	return true;
 }
 
-/* An actor is woken with this answer. `passes`: it reads for others, whatever cause it has. */
-__noinline int bring_answer(const struct actor_key *key, const struct answer *brings, bool passes)
+enum brought_to {
+	BROUGHT_TO_READER = 1, /* it reads for others, whatever cause it has */
+	BROUGHT_TO_CHILD = 2,  /* a cause that it has from its maker is its own */
+};
+
+/* An actor is woken with this answer. `to`: enum brought_to, or 0. */
+__noinline int bring_answer(const struct actor_key *key, const struct answer *brings, __u32 to)
 {
 	struct ws_wake e = { .kind = WS_WAKE };
 	const struct attribution *c;
@@ -106,7 +111,7 @@ __noinline int bring_answer(const struct actor_key *key, const struct answer *br
 	if (!key || !brings)
 		return 0;
 	c = actor_find(key);
-	e.unsure = passes || (c && c->state != ACTS_OWN);
+	e.unsure = to & BROUGHT_TO_READER || (c && c->state != ACTS_OWN && !(to & BROUGHT_TO_CHILD));
 	if (!c || !c->cause || e.unsure) /* it may have to wake another one, who waits for it */
 		table_put(&answers, key, brings, BPF_ANY);
 	if (!c || !c->cause || c->state == ACTS_RETURNED)

@@ -44,8 +44,9 @@ static __always_inline __u64 by_stream(__u64 cookie, __u32 stream)
 }
 
 /*
- * The name of a request by its order: the n-th one of those that this socket brought from this exchange on. It has the
- * form of a stream's name, but its number is even, as no request's stream has. 0 if there is no room for it.
+ * A name for the next request of a connection that no actor was made for yet: `n` counts what was made since this
+ * exchange. It has the form of a stream's name, but its number is even, as no request's stream has. 0 if there is no
+ * room for it. WS_ALIAS_BORN tells when the actor was made.
  */
 static __always_inline __u64 by_order(__u64 exchange, __u32 n)
 {

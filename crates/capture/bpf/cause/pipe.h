@@ -62,7 +62,17 @@ struct {
 	__type(value, __u8);
 } sharers SEC(".maps");
 
-/* Requests of this process share a connection. */
+/*
+ * Whether requests of this process share the connection, so that a send or a read may be for several. Go's libraries
+ * of HTTP/2 are probed themselves.
+ */
+static __always_inline bool requests_share(const struct sock_state *s, const struct task_state *t)
+{
+	return s->request_direction == WS_EGRESS &&
+	       (s->gathers || s->pipelined || (s->shared && has_runtime(t, WS_TOKIO_TASK)));
+}
+
+/* They do. */
 __noinline int note_sharer(struct task_state *t)
 {
 	__u32 pid = bpf_get_current_task_btf()->tgid;

@@ -36,12 +36,12 @@ struct attribution {
 	__u8 slept : 1;		  /* tokio: the task slept since its last read */
 	__u8 takes_work : 1;	  /* tokio: others have sent the task something by a channel, ever */
 	__u8 awake : 1;		  /* tokio: the task runs, or was sent something and will run */
-	__u8 serves_many : 1;	  /* tokio: it reads a connection with many requests, the last since it slept: `guess` */
-	__u8 by_waker : 1;	  /* `cause` is provisional, and `guess` was that of its waker when it was given */
-	__u32 results;		  /* lower half of the place where this actor was given its last result */
-	__u16 depth;		  /* Java with an agent: how many objects it runs, one inside the other */
-	__u8 bound;		  /* it was made for this one request, and acts for it until it ends */
-	__u8 births;		  /* tokio: tasks that it has made since it slept, while `serves_many` */
+	__u8 serves_many : 1; /* tokio: it reads a connection with many requests, the last since it slept: `guess` */
+	__u8 by_waker : 1;    /* `cause` is provisional, and `guess` was that of its waker when it was given */
+	__u32 results;	      /* lower half of the place where this actor was given its last result */
+	__u16 depth;	      /* Java with an agent: how many objects it runs, one inside the other */
+	__u8 bound;	      /* it was made for this one request, and acts for it until it ends */
+	__u8 births;	      /* tokio: tasks that it has made since it slept, while `serves_many` */
 };
 
 struct task_state {

@@ -120,7 +120,7 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	runtime_after_message(task, t, s, a, c, bits, &runtimes);
 	if (s->delivers && bits & MESSAGE_FIRST)
 		note_taker();
-	if (s->gathers || (s->pipelined && s->mixed))
+	if (requests_share(s, t))
 		note_sharer(t);
 	if (direction == WS_INGRESS)
 		t->received_from = s->cookie;

@@ -49,7 +49,7 @@ static __always_inline bool sdk_read(struct task_struct *task, struct sdk_record
 	return at && !bpf_probe_read_user(record, sizeof(*record), (void *)at) && record->valid == 1;
 }
 
-/* Tells the span in which the current thread is, for this cause. A function of its own: its callers have little stack. */
+/* Tells the span in which the current thread is, for this cause. A function of its own for the sake of the stack. */
 __noinline int sdk_tell(struct task_state *t, __u64 cause)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -9,10 +9,10 @@ use super::Runtime;
 use crate::features::Program;
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::Function;
-use crate::uprobe::{Probe, ProbeSet};
+use crate::uprobe::{Probe, ProbeSet, When};
 use crate::wire::contract::{
-    TOKIO_BORN as BORN, TOKIO_ENDS as ENDS, TOKIO_PERHAPS as PERHAPS, TOKIO_RUNS as RUNS, TOKIO_RUNS_ONLY as RUNS_ONLY,
-    TOKIO_SENDS as SENDS, TOKIO_SLEEPS as SLEEPS, TOKIO_WAKES as WAKES,
+    TOKIO_ANSWERS as ANSWERS, TOKIO_BORN as BORN, TOKIO_ENDS as ENDS, TOKIO_PERHAPS as PERHAPS, TOKIO_RUNS as RUNS,
+    TOKIO_RUNS_ONLY as RUNS_ONLY, TOKIO_SENDS as SENDS, TOKIO_SLEEPS as SLEEPS, TOKIO_WAKES as WAKES,
 };
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 
 impl Runtime for Tokio {
     fn tables(&self) -> &'static [&'static str] {
-        &["actors", "carriers", "progress_of"]
+        &["actors", "answers", "carriers", "progress_of"]
     }
 
     fn programs(&self) -> &'static [Program] {
@@ -36,7 +36,8 @@ impl Runtime for Tokio {
     }
 
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
-        vec![ProbeSet::new(PROGRAM, plan(image))]
+        let (always, shared) = plan(image).into_iter().partition(|probe| probe.cookie != ANSWERS);
+        vec![ProbeSet::new(PROGRAM, always), ProbeSet::new(PROGRAM, shared).only(When::Shares)]
     }
 }
 
@@ -73,7 +74,7 @@ fn plan(image: &Image<'_>) -> Vec<Probe> {
         match cookie {
             BORN => add(begin.points(false).enter, BORN),
             COMPLETE if ends => {}
-            WAKES if sends => {}
+            WAKES if sends => add(begin.first_argument(), ANSWERS),
             RUNS if !sends => add(begin.first_argument(), RUNS_ONLY),
             COMPLETE => add(begin.first_argument(), ENDS),
             _ => add(begin.first_argument(), cookie),

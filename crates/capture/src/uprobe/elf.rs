@@ -178,7 +178,7 @@ impl<'a> Image<'a> {
         table.iter().find(is_it).map(|s| s.st_value(endian))
     }
 
-    /// Where the thread-local variable of this name lies for each thread, which is at `offset` in the block of the file.
+    /// Where the thread-local variable of this name lies for each thread. `offset`: in the block of the file.
     pub(crate) fn thread_local_place(&self, name: &str, offset: u64) -> Option<ThreadLocal> {
         let endian = self.elf.endian();
         if self.elf.elf_program_headers().iter().any(|p| p.p_type(endian) == object::elf::PT_INTERP) {

@@ -45,7 +45,13 @@ impl FactMaps {
         for name in RUNTIMES.iter().flat_map(|runtime| runtime.maps()) {
             own.insert(*name, required(name)?);
         }
-        Ok(FactMaps { processes, epoch: required("facts_epoch")?, takers: required("takers")?, sharers: required("sharers")?, own })
+        Ok(FactMaps {
+            processes,
+            epoch: required("facts_epoch")?,
+            takers: required("takers")?,
+            sharers: required("sharers")?,
+            own,
+        })
     }
 
     /// A map that a runtime has named ([`crate::runtime::Runtime::maps`]).

@@ -15,8 +15,8 @@ pub(crate) use facts::{Ctx, Facts};
 
 use crate::config::JoinConfig;
 use crate::direction::index;
-use crate::flow::{connect_failed, Flow};
 use crate::env::Env;
+use crate::flow::{connect_failed, Flow};
 use crate::session::{Ending, Out, Session};
 use crate::stream::{Placed, Stream};
 use crate::table::ConnKey;

@@ -2,8 +2,8 @@
 
 use super::midway::Midway;
 use super::Conn;
-use crate::infer::guess;
 use crate::env::Env;
+use crate::infer::guess;
 use crate::session::{Session, Usage};
 use crate::verdict::{CopyRule, Verdict};
 use wirespan_decode::{Need, OpenEnd, Parser, Protocol, Verdict as Guess};

@@ -2,8 +2,8 @@
 
 use super::protocol::Mode;
 use super::{index, Conn};
-use crate::flow::Flow;
 use crate::env::Env;
+use crate::flow::Flow;
 use crate::session::{Ending, Session};
 use crate::verdict::CopyRule;
 use wirespan_decode::{Handover, Need, Pairing};

@@ -22,6 +22,9 @@ impl Session {
         out: &mut Out<'_>,
     ) -> Option<(u32, bool)> {
         let asker = m.side.peer();
+        if let Some(stream) = m.id.filter(|_| !ctx.is_local(asker)) {
+            out.orders.answered(ctx.conn.key.socket.0, stream);
+        }
         let mark = *ctx.stream(m.side).mark_at(start)?;
         if let Some(lost_ns) = self.gap[ix(m.side)].take() {
             if self.unanswered_before(asker, lost_ns).len() > 1 {

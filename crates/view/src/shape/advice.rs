@@ -8,7 +8,10 @@ const ADVICE: [(&str, &str); 20] = [
     ("lost_waits", "record for a shorter time or fewer services; capture.ring_mib gives more room"),
     ("lost_samples", "record for a shorter time or fewer services; capture.ring_mib gives more room"),
     ("lost_calls", "record fewer system calls or fewer services; capture.ring_mib gives more room"),
-    ("stack_copies_lost", "stacks of waits came faster than they are read: raise --threshold, or record fewer services"),
+    (
+        "stack_copies_lost",
+        "stacks of waits came faster than they are read: raise --threshold, or record fewer services",
+    ),
     ("queue_full", "the agent is behind: give it more processor time, or trace fewer processes"),
     ("backlog", "the server takes spans too slowly, or was away too long: look at its status"),
     ("too_big", "a single batch is larger than the link allows: leave out long texts (docs/privacy.md)"),

@@ -41,7 +41,8 @@ __noinline int asyncio_brought(__u64 future, __u64 to)
 	table_drop(&answers, &key);
 	key.id = to;
 	c = actor_find(&key);
-	return bring_answer(&key, &brings, c && (c->place == ASYNCIO_READER || c->place == ASYNCIO_WORKER));
+	return bring_answer(&key, &brings,
+			    c && (c->place == ASYNCIO_READER || c->place == ASYNCIO_WORKER) ? BROUGHT_TO_READER : 0);
 }
 
 #endif

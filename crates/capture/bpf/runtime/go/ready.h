@@ -41,7 +41,7 @@ int WS_UPROBE(go_close)
 			break;
 		theirs.id = user_word(waiter[0] + go->goid);
 		if (theirs.id)
-			bring_answer(&theirs, &brings, false);
+			bring_answer(&theirs, &brings, 0);
 	}
 	t->closing = n;
 	t->closing_ns = bpf_ktime_get_ns();
@@ -78,7 +78,7 @@ int WS_UPROBE(go_ready)
 	mine.id = user_word(running + go->goid);
 	theirs.id = user_word(WS_GO_ARG1(ctx) + go->goid);
 	if (theirs.id && answer_of(t, &mine, t->actor == mine.id, &brings))
-		bring_answer(&theirs, &brings, false);
+		bring_answer(&theirs, &brings, 0);
 	return 0;
 }
 

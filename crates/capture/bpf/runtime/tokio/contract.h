@@ -13,6 +13,7 @@ enum tokio_point {
 	TOKIO_SENDS = 5,     /* AtomicWaker::wake(waker) of tokio's own channels */
 	TOKIO_PERHAPS = 6,   /* the same of channels of `futures`, but its sets of futures use it, too */
 	TOKIO_WAKES = 7,     /* waker::wake_by_val(header), wake_by_ref(header), where channels are not seen */
+	TOKIO_ANSWERS = 9,   /* the same, once requests share a connection: which answer wakes whom */
 	TOKIO_RUNS_ONLY = 8, /* as TOKIO_RUNS, where channels are not seen */
 };
 

@@ -200,10 +200,32 @@ static __always_inline void tokio_after_message(struct task_state *t, struct soc
 /* The cause of a task that `from` makes: the next one of the requests that it has read from a shared connection. */
 static __always_inline __u64 tokio_next_request(struct attribution *from)
 {
+	__u64 cause;
+
 	if (!from->serves_many || from->cause || !from->guess || from->births == 255)
 		return 0;
 	from->births++;
-	return by_order(from->guess, from->births);
+	cause = by_order(from->guess, from->births);
+	if (cause)
+		tell_alias(cause, from->guess, WS_ALIAS_BORN);
+	return cause;
+}
+
+/* The running task wakes another one, maybe with an answer that it has read for that one (cause/answer.h). */
+__noinline int tokio_brings(struct task_state *t, __u64 to)
+{
+	struct actor_key key = { .kind = WS_TOKIO_TASK, .pid = bpf_get_current_task_btf()->tgid };
+	struct answer brings = {};
+	const struct attribution *c;
+
+	if (!t || !t->runs || t->runs == to)
+		return 0;
+	key.id = t->runs;
+	if (!answer_of(t, &key, t->actor == t->runs, &brings))
+		return 0;
+	key.id = to;
+	c = actor_find(&key);
+	return bring_answer(&key, &brings, c && c->takes_work ? BROUGHT_TO_READER : BROUGHT_TO_CHILD);
 }
 
 SEC("uprobe.multi")
@@ -254,6 +276,10 @@ int WS_UPROBE(tokio)
 		from = acting(task, t);
 		if (to && to != from && from->cause && from->state != ACTS_RETURNED)
 			to->woken_by = to->woken_by && to->woken_by != from->cause ? TOKIO_SEVERAL : from->cause;
+		tokio_brings(t, key.id);
+		break;
+	case TOKIO_ANSWERS:
+		tokio_brings(t, WS_FN_ARG1(ctx));
 		break;
 	case TOKIO_BORN:
 		key.id = WS_FN_ARG2(ctx);

@@ -4,8 +4,8 @@ use super::super::tests::{call, mark, span, US};
 use super::*;
 use wirespan_model::attr::WAITS;
 use wirespan_model::event::ClockMark;
-use wirespan_model::wait::{SpanWaits, ThreadWait, ThreadWaits, WaitKind};
 use wirespan_model::sdk::SdkSpan;
+use wirespan_model::wait::{SpanWaits, ThreadWait, ThreadWaits, WaitKind};
 use wirespan_model::{SpanId, TapSide, TraceId};
 
 const TRACE: Option<TraceId> = Some(TraceId([7; 16]));
