@@ -102,24 +102,28 @@ enum brought_to {
 	BROUGHT_TO_CHILD = 2,  /* a cause that it has from its maker is its own */
 };
 
-/* An actor is woken with this answer. `to`: enum brought_to, or 0. */
-__noinline int bring_answer(const struct actor_key *key, const struct answer *brings, __u32 to)
+/* An actor is woken with this answer. `to`: enum brought_to, or 0. Before Linux 6.2 no table reads an argument. */
+__noinline int bring_answer(const struct actor_key *to_whom, const struct answer *brought, __u32 to)
 {
 	struct ws_wake e = { .kind = WS_WAKE };
 	const struct attribution *c;
+	struct actor_key key;
+	struct answer brings;
 
-	if (!key || !brings)
+	if (!to_whom || !brought)
 		return 0;
-	c = actor_find(key);
+	key = *to_whom;
+	brings = *brought;
+	c = actor_find(&key);
 	e.unsure = to & BROUGHT_TO_READER || (c && c->state != ACTS_OWN && !(to & BROUGHT_TO_CHILD));
 	if (!c || !c->cause || e.unsure) /* it may have to wake another one, who waits for it */
-		table_put(&answers, key, brings, BPF_ANY);
+		table_put(&answers, &key, &brings, BPF_ANY);
 	if (!c || !c->cause || c->state == ACTS_RETURNED)
 		return 0;
-	e.pid = key->pid;
-	e.tid = (__u32)key->id | WS_NO_THREAD;
-	e.socket = brings->socket;
-	e.read_ns = brings->read_ns;
+	e.pid = key.pid;
+	e.tid = (__u32)key.id | WS_NO_THREAD;
+	e.socket = brings.socket;
+	e.read_ns = brings.read_ns;
 	e.cause = c->cause;
 	e.time_ns = bpf_ktime_get_ns();
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
