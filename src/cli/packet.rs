@@ -48,8 +48,8 @@ pub(crate) struct PacketArgs {
     /// Evaluate packets that were recorded before (`action: [record]`, --format json), not those of this machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["time", "all_traffic"])]
     from: Option<PathBuf>,
-    /// Write the packets to a pcapng file, too: a comment says at which point each was seen. Headers are made again,
-    /// payload is left out
+    /// Write the packets to a pcapng file, too: a comment says at which point each was seen. Payload is left out;
+    /// headers are made again, unless the program has `snap`
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
     /// Show the tables each second, also if the output is no terminal. On a terminal they are shown unless the program
@@ -125,6 +125,9 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     let spans = Spans { client: &args.client, config };
     let mut program = Program::read(&args.program)?;
     if let Some(file) = &args.from {
+        if let Some(name) = program.workloads().first() {
+            bail!("filter.workload: recorded packets have addresses, and no `{name}`: give its `address`");
+        }
         let subject = spans.subject(&program)?;
         let PacketArgs { netns, pcapng, format, .. } = args;
         let (subject, pcapng, format) = (subject.as_ref(), pcapng.as_ref(), *format);

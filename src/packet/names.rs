@@ -37,7 +37,8 @@ impl Names {
 
     /// A place, as `queue eth0 in web (vxlan)`.
     pub(crate) fn place(&self, place: &Place) -> String {
-        format!("{} {}", place.point.as_str(), self.site(place)).trim_end().to_owned()
+        let at = if place.function.is_empty() { place.point.as_str() } else { &place.function };
+        format!("{at} {}", self.site(place)).trim_end().to_owned()
     }
 
     /// The place without its point, as `at eth0 in web`.

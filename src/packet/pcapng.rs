@@ -1,8 +1,9 @@
 //! Sightings as a pcapng file (draft-ietf-opsawg-pcapng) for Wireshark: one interface for each device, and a comment
 //! that says at which point each packet was seen.
 //!
-//! No payload is copied, and neither are the headers: they are made again from what a sighting has. So identification,
-//! acknowledgement number, window and options are not those of the packet.
+//! No payload is copied. The headers are those of the packet if the program tells them (`snap`). Otherwise they are made
+//! again from what a sighting has, so identification, acknowledgement number, window and options are not those of the
+//! packet.
 
 use super::names::Reason;
 use super::Names;
@@ -10,11 +11,13 @@ use rustc_hash::FxHashMap;
 use std::io::{Result, Write};
 use std::net::IpAddr;
 use wirespan_journey::Place;
-use wirespan_model::packet::{Point, Sighting, Tunnel, TCP, UDP};
+use wirespan_model::packet::{Point, Sighting, Tunnel, NOT_IP, TCP, UDP};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
+/// Packets begin with the link header (`LINKTYPE_ETHERNET`).
+const ETHERNET: u16 = 1;
 /// Packets begin with the IP header (`LINKTYPE_RAW`).
 const RAW_IP: u16 = 101;
 const COMMENT: u16 = 1;
@@ -24,8 +27,8 @@ const ICMP_V6: u8 = 58;
 /// Writes a file.
 pub(crate) struct Pcapng<W: Write> {
     out: W,
-    /// By machine, namespace and device.
-    interfaces: FxHashMap<(String, u32, String), u32>,
+    /// By machine, namespace, device and how packets begin.
+    interfaces: FxHashMap<(String, u32, String, u16), u32>,
 }
 
 fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -49,7 +52,8 @@ impl<W: Write> Pcapng<W> {
         let mut body = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
         body.extend([1, 0, 0, 0]);
         body.extend(u64::MAX.to_le_bytes());
-        let about = "wirespan packet: headers are made again from what was seen of each packet; payload is left out";
+        let about = "wirespan packet: payload is left out; headers are made again from what was seen of each packet, \
+                     unless the program has `snap`";
         body.extend(option(COMMENT, about.as_bytes()));
         body.extend(option(0, b""));
         file.block(SECTION, &body)?;
@@ -65,8 +69,8 @@ impl<W: Write> Pcapng<W> {
     }
 
     /// The number of the interface for a device; its block comes before its first packet.
-    fn interface(&mut self, agent: &str, s: &Sighting, names: &Names) -> Result<u32> {
-        let key = (agent.to_owned(), s.netns, s.device.to_string());
+    fn interface(&mut self, agent: &str, s: &Sighting, link: u16, names: &Names) -> Result<u32> {
+        let key = (agent.to_owned(), s.netns, s.device.to_string(), link);
         if let Some(number) = self.interfaces.get(&key) {
             return Ok(*number);
         }
@@ -74,7 +78,7 @@ impl<W: Write> Pcapng<W> {
         let netns = names.netns(s.netns);
         let name = if netns.is_empty() { device.to_owned() } else { format!("{device} in {netns}") };
         let name = if agent.is_empty() { name } else { format!("{name} at {agent}") };
-        let mut body = RAW_IP.to_le_bytes().to_vec();
+        let mut body = link.to_le_bytes().to_vec();
         body.extend([0; 6]);
         body.extend(option(2, name.as_bytes()));
         // Times are in 10⁻⁹ s.
@@ -96,8 +100,18 @@ impl<W: Write> Pcapng<W> {
         if !s.point.has_packet() {
             return Ok(());
         }
-        let interface = self.interface(agent, s, names)?;
-        let (headers, whole) = headers(s);
+        let (link, headers, whole) = match &s.headers {
+            Some(own) if own.link_len > 0 => (ETHERNET, own.bytes.to_vec(), own.frame_len),
+            Some(own) if s.route.protocol != NOT_IP => (RAW_IP, own.bytes.to_vec(), own.frame_len),
+            // Of another frame nothing can be made again.
+            _ if s.route.protocol == NOT_IP => return Ok(()),
+            _ => {
+                let (made, whole) = headers(s);
+                (RAW_IP, made, whole)
+            }
+        };
+        let whole = whole.max(headers.len() as u32);
+        let interface = self.interface(agent, s, link, names)?;
         let captured = headers.len() as u32;
         let mut body = interface.to_le_bytes().to_vec();
         body.extend(((s.time_ns >> 32) as u32).to_le_bytes());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use wirespan_journey::Place;
-use wirespan_model::packet::Sighting;
+use wirespan_model::packet::{Point, Sighting};
 
 /// Packets and bytes by place.
 #[derive(Default)]
@@ -13,7 +13,7 @@ impl Places {
     pub(super) fn add(&mut self, s: &Sighting) {
         let (packets, bytes) = self.0.entry(Place::of(s)).or_default();
         *packets += 1;
-        *bytes += u64::from(s.len);
+        *bytes += if s.point == Point::Mark { 0 } else { u64::from(s.len) };
     }
 
     /// Each place with its packets and bytes.

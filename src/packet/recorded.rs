@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::BufRead as _;
 use std::path::Path;
 use wirespan_capture::packet::{Filter, PacketOptions};
-use wirespan_model::packet::{Route, Sighting};
+use wirespan_model::packet::{Point, Route, Sighting, NOT_IP};
 use wirespan_model::plain;
 
 /// How such a file comes about.
@@ -49,6 +49,8 @@ impl Recorded {
     ) -> Result<Self> {
         let file = std::fs::File::open(path).with_context(|| format!("recorded packets {}", path.display()))?;
         let mut all = Recorded::default();
+        let marks = options.marks.iter().map(|mark| mark.function.as_str());
+        let functions: Vec<&str> = options.functions.iter().map(String::as_str).chain(marks).collect();
         for (n, line) in (1u64..).zip(std::io::BufReader::new(file).lines()) {
             let at = || format!("{}, line {n}", path.display());
             let Ok(line) = serde_json::from_str::<Value>(&line.with_context(at)?) else {
@@ -67,9 +69,10 @@ impl Recorded {
             if let Some(reason) = line["drop_reason"].as_str() {
                 all.reasons.entry(s.reason).or_insert_with(|| reason.to_owned());
             }
+            let is_named = s.function.is_empty() || functions.contains(&s.function.as_str());
             let in_space = netns.is_empty() || netns.iter().any(|name| name == space || *name == s.netns.to_string());
             let named = subject.is_none_or(|subject| subject.has(&s));
-            if !in_space || !named || !options.points.contains(&s.point) || !selects(&options.filter, &s) {
+            if !in_space || !named || !is_named || !options.points.contains(&s.point) || !selects(&options.filter, &s) {
                 all.not_selected += 1;
             } else if all.sightings.len() as u64 >= options.at_most {
                 all.at_limit = true;
@@ -104,7 +107,14 @@ fn selects(filter: &Filter, s: &Sighting) -> bool {
     let Route { source, destination, source_port, destination_port, protocol } = s.route;
     let port = |wanted: u16, ports: &[u16]| wanted == 0 || ports.contains(&wanted);
     let net = |net: wirespan_capture::packet::Net, ip| net.is_any() || net.has(ip);
+    // A mark is no packet.
+    if s.point == Point::Mark {
+        return true;
+    }
     (filter.protocol == 0 || filter.protocol == protocol)
+        && (filter.ether_type != 0 || protocol != NOT_IP)
+        && (filter.ether_type == 0 || filter.ether_type == s.route.ether_type())
+
         && (filter.tcp_flags == 0 || filter.tcp_flags & s.flags != 0)
         && port(filter.source_port, &[source_port])
         && port(filter.destination_port, &[destination_port])
@@ -120,7 +130,7 @@ fn selects(filter: &Filter, s: &Sighting) -> bool {
 mod tests {
     use super::*;
     use wirespan_capture::packet::Net;
-    use wirespan_model::packet::{Point, Tunnel};
+    use wirespan_model::packet::{Headers, Point, Tunnel};
 
     fn one() -> Sighting {
         let (source, destination) = ("10.1.0.7".parse().unwrap(), "fd00::1".parse().unwrap());
@@ -130,6 +140,7 @@ mod tests {
             netns: 4_026_531_840,
             ifindex: 3,
             device: "eth0".into(),
+            function: "ip_rcv".into(),
             cpu: 1,
             route: Route { source, destination, source_port: 40_000, destination_port: 80, protocol: 6 },
             seq: u32::MAX,
@@ -140,6 +151,8 @@ mod tests {
             fragment: true,
             reason: 64,
             queue_len: 5,
+            headers: Some(Headers { link_len: 14, frame_len: 154, bytes: [7; 54].into() }.into()),
+            stack: ["ip_rcv_core".into(), "ip_rcv".into()].into(),
         }
     }
 

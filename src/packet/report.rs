@@ -1,15 +1,26 @@
 //! What is told of the packets, as text or JSON lines.
 
+mod flows;
+mod stacks;
+mod words;
+
+pub(crate) use words::{counted, time};
+
 use super::names::Reason;
 use super::places::Places;
 use super::{Action, Names};
 use crate::cli::Format;
 use anyhow::Result;
 use serde_json::{json, Value};
+use stacks::DropStacks;
 use std::fmt::Write as _;
 use std::time::Duration;
-use wirespan_journey::{Dropped, Joiner, Journey, Place, Settings, Summary, Times};
-use wirespan_model::packet::{Route, Sighting};
+use wirespan_journey::{Flows, Joiner, Journey, Settings, Summary, Times};
+use wirespan_model::packet::Sighting;
+use words::{describe, why_dropped};
+
+/// A packet that was last seen so shortly before the end may have been on its way still, ns.
+const UNDER_WAY_NS: u64 = 200_000_000;
 
 /// Carries out the actions.
 pub(crate) struct Report {
@@ -20,41 +31,9 @@ pub(crate) struct Report {
     joiner: Joiner,
     summary: Summary,
     places: Places,
-}
-
-/// `12.3 µs`, `4.53 ms` or `1.20 s`.
-pub(crate) fn time(ns: u64) -> String {
-    let ns = ns as f64;
-    match ns {
-        n if n < 1e6 => format!("{:.1} µs", n / 1e3),
-        n if n < 1e9 => format!("{:.2} ms", n / 1e6),
-        n => format!("{:.2} s", n / 1e9),
-    }
-}
-
-/// `1 packet`, `2 packets`.
-pub(crate) fn counted(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-fn route(route: &Route) -> String {
-    let name = match route.protocol {
-        6 => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        1 => "icmp".to_owned(),
-        58 => "icmpv6".to_owned(),
-        other => format!("protocol {other}"),
-    };
-    let end = |ip, port| match route.protocol {
-        6 | 17 => std::net::SocketAddr::new(ip, port).to_string(),
-        _ => ip.to_string(),
-    };
-    let (from, to) = (end(route.source, route.source_port), end(route.destination, route.destination_port));
-    format!("{name} {from} → {to}")
-}
-
-fn why_dropped(s: &Sighting, reason: &Reason<'_>) -> Option<String> {
-    (s.point == wirespan_model::packet::Point::Drop).then(|| reason(s.reason))
+    flows: Flows,
+    stacks: DropStacks,
+    latest_ns: u64,
 }
 
 /// A packet at one point, as JSON.
@@ -79,8 +58,17 @@ pub(super) fn journey_line(journey: &Journey, reason: &Reason<'_>) -> Option<Val
 impl Report {
     pub(crate) fn new(actions: &[Action], format: Format) -> Self {
         let joiner = Joiner::new(Settings::default());
-        let (summary, places) = (Summary::default(), Places::default());
-        Report { agent: String::new(), actions: actions.to_vec(), format, joiner, summary, places }
+        Report {
+            agent: String::new(),
+            actions: actions.to_vec(),
+            format,
+            joiner,
+            summary: Summary::default(),
+            places: Places::default(),
+            flows: Flows::default(),
+            stacks: DropStacks::default(),
+            latest_ns: 0,
+        }
     }
 
     /// Tells of this agent; what is told names it.
@@ -106,13 +94,15 @@ impl Report {
     }
 
     fn joins(&self) -> bool {
-        [Action::Journeys, Action::Latency, Action::Drops].iter().any(|action| self.has(*action))
+        self.actions.iter().any(|action| !matches!(action, Action::Record | Action::Count))
     }
 
     /// Takes a sighting, and appends what is to be said of it at once.
     pub(crate) fn see(&mut self, s: &Sighting, names: &Names, reason: &Reason<'_>, out: &mut String) -> Result<()> {
         if self.joins() {
             self.joiner.add(s);
+            self.stacks.see(s);
+            self.latest_ns = self.latest_ns.max(s.time_ns);
         }
         if self.has(Action::Count) {
             self.places.add(s);
@@ -127,12 +117,8 @@ impl Report {
                 }
             }
             Format::Text => {
-                let (seconds, us) = (s.time_ns / 1_000_000_000 % 86_400, s.time_ns / 1000 % 1_000_000);
-                let (h, m, sec) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-                let why = why_dropped(s, reason);
                 out.push_str(&self.heading(" "));
-                write!(out, "{h:02}:{m:02}:{sec:02}.{us:06}  {:<34} {}", names.place(&Place::of(s)), route(&s.route))?;
-                writeln!(out, "  seq {}, {} bytes{}", s.seq, s.len, why.map_or(String::new(), |w| format!("  {w}")))?;
+                words::sighting(s, names, reason, out)?;
             }
         }
         Ok(())
@@ -156,8 +142,12 @@ impl Report {
         out: &mut String,
     ) -> Result<Vec<Journey>> {
         let journeys = if end { self.joiner.finish() } else { self.joiner.due() };
+        let until_ns = if end { self.latest_ns.saturating_sub(UNDER_WAY_NS) } else { u64::MAX };
         for journey in &journeys {
             self.summary.add(journey);
+            if self.has(Action::Loss) || self.has(Action::Flows) {
+                self.flows.add(journey, until_ns);
+            }
             match self.format {
                 _ if !self.has(Action::Journeys) => {}
                 Format::Json => {
@@ -220,7 +210,16 @@ impl Report {
                     0 => writeln!(out)?,
                     n => writeln!(out, "; {n} sent again, {} later", time(drops.resent_after.quantile(0.5)))?,
                 }
+                if let Some((stack, n, all)) = self.stacks.commonest(place, *why) {
+                    writeln!(out, "    {n} of {all} there in {}", words::stack(stack))?;
+                }
             }
+        }
+        if self.has(Action::Loss) {
+            flows::loss_table(&self.flows, &self.summary, names, out)?;
+        }
+        if self.has(Action::Flows) {
+            flows::flow_table(&self.flows, took, out)?;
         }
         Ok(())
     }
@@ -250,11 +249,17 @@ impl Report {
         }
         if self.has(Action::Drops) {
             for ((place, before, why), drops) in self.summary.drops() {
-                let line = json!({"kind": "drops", "place": place, "after": before, "reason": reason(*why),
+                let mut line = json!({"kind": "drops", "place": place, "after": before, "reason": reason(*why),
                     "packets": drops.packets, "resent": times(&drops.resent_after)});
+                if let Some((stack, n, all)) = self.stacks.commonest(place, *why) {
+                    line["stack"] = json!({"functions": stack, "packets": n, "of": all});
+                }
                 self.line(line, out)?;
             }
         }
+        let loss = self.has(Action::Loss).then(|| flows::loss_lines(&self.flows, &self.summary));
+        let by_flow = self.has(Action::Flows).then(|| flows::flow_lines(&self.flows, took));
+        loss.into_iter().chain(by_flow).flatten().try_for_each(|line| self.line(line, out))?;
         let (counts, summary) = (self.joiner.counts(), &self.summary);
         let line = json!({"kind": "end", "journeys": counts.journeys, "payload_bytes": summary.bytes(),
             "resent": summary.resent(), "acknowledgements": counts.without_payload, "not_kept": counts.too_many,
@@ -267,34 +272,4 @@ impl Report {
     pub(crate) fn not_kept(&self) -> u64 {
         self.joiner.counts().too_many
     }
-}
-
-fn describe(journey: &Journey, names: &Names, reason: &Reason<'_>, out: &mut String) -> Result<()> {
-    let Journey { seq, len, attempt, .. } = journey;
-    let again = if *attempt > 1 { format!(", sent again ({attempt})") } else { String::new() };
-    let what = if journey.route.protocol == 6 { format!("seq {seq}, ") } else { String::new() };
-    let took = time(journey.duration_ns());
-    writeln!(out, "{}  {what}{len} bytes, {took}{again}", route(&journey.route))?;
-    let mut before = journey.start_ns();
-    let mut shown = journey.route;
-    for step in &journey.steps {
-        let wait = time(step.time_ns.saturating_sub(before));
-        before = step.time_ns;
-        write!(out, "  {:>11}  {:<40} cpu {}", format!("+{wait}"), names.place(&step.place), step.cpu)?;
-        if step.queue_len > 0 {
-            write!(out, ", {} wait in the queue", step.queue_len)?;
-        }
-        if step.route != shown {
-            write!(out, ", now {}", route(&step.route))?;
-            shown = step.route;
-        }
-        writeln!(out)?;
-    }
-    if let Some(Dropped { step, reason: why, resent_after_ns }) = &journey.dropped {
-        let wait = time(step.time_ns.saturating_sub(before));
-        let later = resent_after_ns.map_or(String::new(), |ns| format!(", sent again {} later", time(ns)));
-        let why = reason(*why);
-        writeln!(out, "  {:>11}  dropped {}: {why}{later}", format!("+{wait}"), names.at(&step.place))?;
-    }
-    Ok(())
 }

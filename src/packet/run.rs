@@ -39,8 +39,15 @@ pub(super) fn checked(text: &str) -> Result<Program> {
     if program.time > LONGEST {
         bail!("`for`: here a program runs for at most an hour");
     }
-    let selects_all = program.options_in(Vec::new())?.filter.is_everything() && program.netns_names(&[]).is_empty();
-    if selects_all && program.whose().is_none() {
+    if let Some(action) = program.actions.iter().find(|a| matches!(a, Action::Loss | Action::Flows)) {
+        let name = if *action == Action::Loss { "`action`: `loss`" } else { "`by: flow`" };
+        bail!("{name} has no table here: run the program on the machine itself, with `wirespan packet`");
+    }
+    if program.names_functions() {
+        bail!("`where`: `kprobe` and `uprobe` can be named on the machine itself only, with `wirespan packet`");
+    }
+    let chooses = !program.netns_names(&[]).is_empty() || !program.workloads().is_empty() || program.whose().is_some();
+    if program.options_in(Vec::new())?.filter.is_everything() && !chooses {
         bail!("this program selects every packet of the machine: give it a `filter`");
     }
     Ok(program)

@@ -95,6 +95,7 @@ impl Watch {
             one_flow_of: *one_flow_of,
             at_most: u64::MAX,
             ring_bytes: RING_BYTES,
+            ..PacketOptions::default()
         };
         Ok(Some(Watch { words: Words(words.clone()), options }))
     }

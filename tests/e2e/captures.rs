@@ -130,3 +130,67 @@ fn captures_of_several_places_are_one_trace() {
         }
     }
 }
+
+/// The lengths at which a capture is cut: within its header, within the header of a packet, within a packet, and
+/// elsewhere.
+fn cuts(whole: &[u8]) -> Vec<usize> {
+    let n = whole.len();
+    let len = |at: usize| u32::from_le_bytes(whole[at + 8..at + 12].try_into().unwrap()) as usize;
+    // The packet in the middle of the file.
+    let mut at = 24;
+    while at < n / 2 {
+        at += 16 + len(at);
+    }
+    vec![0, 7, 24, 24 + 9, at, at + 15, at + 16, at + 16 + 20, at + 16 + len(at) - 1, n - 1]
+}
+
+#[test]
+fn captures_that_end_too_early_are_read_as_far_as_they_go() {
+    let test = "captures_that_end_too_early_are_read_as_far_as_they_go";
+    if !can_trace(test) || !has(test, &["ip", "python3", "nft", "sysctl"]) {
+        return;
+    }
+    let spaces = match Spaces::behind_nat("ct") {
+        Ok(spaces) => spaces,
+        Err(why) => return skip(test, &why),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    capture(&spaces, dir.path());
+    let names = ["client", "router", "server"];
+    let path = |name: &str| dir.path().join(format!("{name}.pcap")).to_str().unwrap().to_owned();
+    let whole = names.map(|name| std::fs::read(path(name)).unwrap());
+    let cut = |n: usize, all: bool| {
+        for (i, bytes) in whole.iter().enumerate() {
+            let len = if i == 0 || all { cuts(bytes)[n] } else { bytes.len() };
+            std::fs::write(path(names[i]), &bytes[..len]).unwrap();
+        }
+        let done = wirespan(&["replay", "--format", "json", &path("client"), &path("router"), &path("server")]);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!said.contains("panicked"), "{n} {all}: {said}");
+        let spans: Vec<Value> =
+            String::from_utf8_lossy(&done.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (done.status.code(), spans, said)
+    };
+    for n in 0..cuts(&whole[0]).len() {
+        for all in [false, true] {
+            let (code, spans, said) = cut(n, all);
+            let of = |tap: &str| spans.iter().filter(|span| span["wirespan.tap_side"] == tap).count();
+            if n < 2 {
+                // Not even the header of a file: the user is told which one.
+                assert!(code == Some(1) && said.contains("client.pcap"), "{n} {all}: {code:?} {said}");
+                continue;
+            }
+            assert_eq!(code, Some(0), "{n} {all}: {said}");
+            match all {
+                // The other two places have seen every request.
+                false => assert_eq!(of("server-nic"), REQUESTS, "{n}: {said}"),
+                true if n < 4 => assert_eq!(spans.len(), 0, "{n}: {said}"),
+                // About half of the way there, at each place.
+                true if n < 9 => {
+                    assert!((REQUESTS / 4..REQUESTS).contains(&of("server-nic")), "{n}: {} {said}", of("server-nic"));
+                }
+                true => assert!(of("server-nic") >= REQUESTS - 1, "{n}: {said}"),
+            }
+        }
+    }
+}

@@ -203,7 +203,7 @@ fn a_program_of_agents_changes_with_its_file_without_a_gap() {
 }
 
 /// The answer of `/api/v1/packets`, to an order if one is given: status and body.
-fn ask(ui: &str, program: Option<&str>) -> (u16, Value) {
+pub(crate) fn ask(ui: &str, program: Option<&str>) -> (u16, Value) {
     let config =
         ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(60)));
     let agent: ureq::Agent = config.build().into();

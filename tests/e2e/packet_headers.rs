@@ -53,7 +53,7 @@ const AT_DEVICES: &str = "where: [queue, xmit, receive]\naction: [journeys]\n";
 
 /// Two namespaces with one link, 10.215.2.1 and 10.215.2.2. They know each other's address at the link: while a device
 /// has just come up, the first question for it may be lost, and is repeated a second later.
-fn linked(tag: &str) -> Result<Spaces, String> {
+pub(crate) fn linked(tag: &str) -> Result<Spaces, String> {
     Spaces::new(
         tag,
         2,

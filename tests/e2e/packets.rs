@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Answers each message of 100 bytes on this address and port.
-const SERVER: &str = "
+pub(crate) const SERVER: &str = "
 import socket, sys
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
 s = socket.create_server((sys.argv[1], int(sys.argv[2])), family=family)
@@ -20,7 +20,7 @@ while True:
 ";
 
 /// Sends messages of 100 bytes one by one.
-const CLIENT: &str = "
+pub(crate) const CLIENT: &str = "
 import socket, sys, time
 s = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10)
 for n in range(int(sys.argv[3])):
@@ -122,7 +122,7 @@ pub(crate) fn traced(spaces: &Spaces, chosen: &[usize], program: &str, work: imp
     (text.lines().map(|l| serde_json::from_str(l).unwrap()).collect(), said + &rest_said)
 }
 
-fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+pub(crate) fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["kind"] == kind).collect()
 }
 

@@ -166,10 +166,11 @@ NEWER_POINTS = ["send", "ready"]
 MESSAGES = 20
 
 
-def packets():
-    """Follows the packets of a conversation on loopback: each message has a whole journey."""
+def converse(port, program):
+    """Runs a packet program during a conversation on loopback. Returns its lines, what it said before packets were
+    seen and after, and its status."""
     with open("/tmp/packets.yaml", "w") as f:
-        f.write("filter: {protocol: tcp, port: 8099}\naction: [journeys]\n")
+        f.write(program)
     command = ["wirespan", "packet", "/tmp/packets.yaml", "--netns", "pid:1", "--for", "10m", "--format", "json"]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     missing = []
@@ -177,21 +178,46 @@ def packets():
         if "packets are seen" in line:
             break
         missing.append(line.strip())
-    listener = socket.create_server(("127.0.0.1", 8099))
-    client = socket.create_connection(("127.0.0.1", 8099))
+    listener = socket.create_server(("127.0.0.1", port))
+    client = socket.create_connection(("127.0.0.1", port))
     server, _ = listener.accept()
     for _ in range(MESSAGES):
         client.sendall(b"x" * 100)
         server.recv(100)
     client.close()
     server.close()
+    listener.close()
     run.terminate()
     out, err = run.communicate()
+    return [json.loads(line) for line in out.splitlines()], missing, err, run.returncode
+
+
+def functions():
+    """Packets at a function of the kernel and at others, with their headers and stacks; none has payload."""
+    program = "filter: {protocol: tcp, port: 8098}\nwhere: [queue, receive, drop, kprobe: ip_rcv]\n"
+    lines, said, err, code = converse(8098, program + "action: [record, journeys, snap: 192, stack]\n")
+    packets = [line for line in lines if line["kind"] == "packet" and line["len"] == 100]
+    good = {"queue": 0, "receive": 0, "function": 0}
+    for packet in packets:
+        headers = bytes.fromhex(packet["headers"]["bytes"])
+        whole = headers[packet["headers"]["link_len"]] == 0x45 and b"xxxx" not in headers
+        named = packet["point"] != "function" or packet["function"] == packet["stack"][0] == "ip_rcv"
+        good[packet["point"]] += whole and named and len(packet["stack"]) > 3 and len(headers) >= 40
+    ways = [[s["point"] for s in j["steps"]] for j in lines if j["kind"] == "journey" and j["len"] == 100]
+    told = [*good.values(), ways.count(["queue", "receive", "function"])]
+    say("functions", {"told": told, "of": [MESSAGES] * 4, "said": said + [err], "exit code": code, "some": packets[:2]})
+
+
+def packets():
+    """Follows the packets of a conversation on loopback: each message has a whole journey."""
+    program = "filter: {protocol: tcp, port: 8099}\naction: [journeys]\n"
+    lines, missing, err, code = converse(8099, program)
     lost = lambda point: any(f"at `{point}`" in line for line in missing)
     expected = set(POINTS) | {point for point in NEWER_POINTS if not lost(point)}
-    journeys = [j for j in map(json.loads, out.splitlines()) if j["kind"] == "journey" and j["len"] == 100]
+    journeys = [j for j in lines if j["kind"] == "journey" and j["len"] == 100]
     whole = [j for j in journeys if {step["point"] for step in j["steps"]} >= expected]
-    say("packets", {"whole": [len(whole), MESSAGES], "missing": missing, "stderr": err, "exit code": run.returncode})
+    say("packets", {"whole": [len(whole), MESSAGES], "missing": missing, "stderr": err, "exit code": code})
+    functions()
     # The same points with the addresses of watched servers.
     command = ["wirespan", "up", "--no-ui", "--seconds", "1", "--pid", "1", "--watch-packets", "/any"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -209,6 +209,7 @@ struct sk_buff {
 	__u16 queue_mapping;
 	__u16 transport_header;
 	__u16 network_header;
+	__u16 mac_header;
 	unsigned char *head;
 	unsigned char *data;
 };

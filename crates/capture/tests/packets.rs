@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
-use wirespan_capture::packet::{Filter, Net, PacketOptions, Packets};
+use wirespan_capture::packet::{Filter, Mark, Net, PacketOptions, Packets, MAX_SNAP};
 use wirespan_model::packet::Point;
 
 fn can_trace(test: &str) -> bool {
@@ -40,11 +40,24 @@ fn the_kernel_takes_each_program_for_which_it_has_the_tracepoint() {
         netns: vec![NO_NAMESPACE, 2],
         ..Filter::default()
     };
-    for (only_ends, filter) in
-        [false, true].into_iter().zip([Filter { netns: vec![NO_NAMESPACE], ..Filter::default() }, narrow])
-    {
-        let points = Point::ALL.to_vec();
-        let options = PacketOptions { filter, only_ends, points, one_flow_of: 8, at_most: 10, ring_bytes: 1 << 16 };
+    let nobody = || Filter { netns: vec![NO_NAMESPACE], ..Filter::default() };
+    let hosts = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+    let all = PacketOptions {
+        points: Point::FIXED.to_vec(),
+        one_flow_of: 8,
+        at_most: 10,
+        ring_bytes: 1 << 16,
+        ..PacketOptions::default()
+    };
+    let more = PacketOptions { snap: MAX_SNAP, stack: true, ..all.clone() };
+    let mark = Mark { path: std::env::current_exe().unwrap(), function: "main".into() };
+    for options in [
+        PacketOptions { filter: nobody(), ..all.clone() },
+        PacketOptions { filter: narrow.clone(), only_ends: true, ..all.clone() },
+        PacketOptions { filter: nobody(), ..more.clone() },
+        PacketOptions { filter: Filter { ether_type: 0x86dd, hosts, ..narrow }, only_ends: true, ..more.clone() },
+        PacketOptions { filter: Filter { ether_type: 0x0806, ..nobody() }, marks: vec![mark], ..more },
+    ] {
         let began = Instant::now();
         let mut packets = Packets::open(&options).unwrap();
         let took = began.elapsed();

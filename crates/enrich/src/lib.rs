@@ -15,10 +15,12 @@ mod cgroup;
 mod host;
 mod name;
 mod nat;
+mod pods;
 mod proc;
 
 pub use host::{Host, Roots};
 pub use nat::{Ends, Nat, NatStats};
+pub use pods::addresses_of;
 
 use cache::{Cache, Entry};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -35,6 +35,11 @@ impl Attempt {
     }
 }
 
+/// Whether the packet itself goes on from this point.
+pub(crate) fn is_on_the_way(point: Point) -> bool {
+    matches!(point, Point::Queue | Point::Xmit | Point::Receive | Point::Tcp | Point::Function)
+}
+
 /// What became of one byte.
 pub(crate) struct Told {
     /// Each time that it was sent, in the order of time.
@@ -55,7 +60,7 @@ pub(crate) fn of_byte(flow: &Flow, byte: u64) -> Told {
     let first = |sightings: &[(Key, &Seen)]| sightings.first().map_or(u64::MAX, |(_, s)| s.time_ns);
     let mut passed: Vec<_> = seen
         .iter()
-        .filter(|(_, hop, _)| matches!(hop.place.point, Point::Queue | Point::Xmit | Point::Receive | Point::Tcp))
+        .filter(|(_, hop, _)| is_on_the_way(hop.place.point))
         .collect();
     passed.sort_by_key(|(.., sightings)| first(sightings));
     let mut attempts: Vec<Attempt> = Vec::new();

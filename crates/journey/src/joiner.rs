@@ -1,6 +1,6 @@
 //! Sightings in, journeys out, with bounded memory.
 
-use crate::attempts::of_byte;
+use crate::attempts::{is_on_the_way, of_byte};
 use crate::flow::Flow;
 use crate::Journey;
 use rustc_hash::FxHashMap;
@@ -104,8 +104,8 @@ impl Joiner {
     pub fn add(&mut self, s: &Sighting) {
         self.counts.sightings += 1;
         self.latest_ns = self.latest_ns.max(s.time_ns);
-        if s.point == Point::Resent {
-            // The segment itself is seen at the device, too.
+        if matches!(s.point, Point::Resent | Point::Mark) {
+            // The segment itself is seen at the device, too; and a mark is no packet.
             return;
         }
         if self.kept >= self.settings.kept {
@@ -215,8 +215,7 @@ impl Joiner {
 /// The last bytes of packets that are not told yet: the packets as they were seen first, and those that were dropped.
 fn untold(flow: &Flow, up_to_ns: u64) -> Vec<u64> {
     let first = |hop: &crate::flow::Hop| hop.seen.values().map(|s| s.time_ns).min().unwrap_or(u64::MAX);
-    let passed = |point| matches!(point, Point::Queue | Point::Xmit | Point::Receive | Point::Tcp);
-    let origin = flow.hops.iter().enumerate().filter(|(_, hop)| passed(hop.place.point) && !hop.seen.is_empty());
+    let origin = flow.hops.iter().enumerate().filter(|(_, hop)| is_on_the_way(hop.place.point) && !hop.seen.is_empty());
     let origin = origin.min_by_key(|(_, hop)| first(hop)).map(|(n, _)| n);
     let sources = flow.hops.iter().enumerate().filter(|(n, hop)| Some(*n) == origin || hop.place.point == Point::Drop);
     let mut bytes: Vec<u64> = sources

@@ -6,7 +6,7 @@
 //! talks to whom, but not these.
 //!
 //! Read in this order: [`position`] (sighting → interval) → [`flow`] (what was seen of one direction of a connection) →
-//! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`], [`Live`]. [`passing`] asks
+//! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`], [`Flows`], [`Live`]. [`passing`] asks
 //! the joiner what devices saw of one message. [`clocks`] compares the clocks of two hosts, and [`captures`] uses it
 //! for capture files of several places. [`meeting`] joins what several hosts saw of the same packets, and
 //! [`Acknowledgements`] is what it compares clocks by, where bytes go in one direction only.
@@ -17,6 +17,7 @@ mod attempts;
 pub mod captures;
 pub mod clocks;
 mod flow;
+mod flows;
 mod histogram;
 mod joiner;
 mod live;
@@ -26,6 +27,7 @@ mod position;
 mod summary;
 
 pub use acknowledgements::Acknowledgements;
+pub use flows::{FlowSum, Flows, Loss, MOST_FLOWS};
 pub use histogram::Histogram;
 pub use joiner::{Counts, Joiner, Settings};
 pub use live::{Heat, Live, SECONDS};
@@ -45,6 +47,9 @@ pub struct Place {
     pub netns: u32,
     /// Name of the device; empty at points of a socket.
     pub device: CompactString,
+    /// The function at [`Point::Function`] and [`Point::Mark`].
+    #[serde(skip_serializing_if = "CompactString::is_empty")]
+    pub function: CompactString,
     /// The tunnel that carried the packet there.
     pub tunnel: Tunnel,
 }
@@ -52,7 +57,9 @@ pub struct Place {
 impl Place {
     /// Where this packet was seen.
     pub fn of(s: &Sighting) -> Self {
-        Place { point: s.point, netns: s.netns, device: s.device.clone(), tunnel: s.tunnel }
+        // At a mark, this is the name of a thread.
+        let device = if s.point == Point::Mark { CompactString::default() } else { s.device.clone() };
+        Place { point: s.point, netns: s.netns, device, function: s.function.clone(), tunnel: s.tunnel }
     }
 }
 

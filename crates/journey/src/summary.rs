@@ -160,7 +160,7 @@ mod tests {
     use wirespan_model::packet::{Point, Tunnel};
 
     fn at(point: Point, netns: u32) -> Place {
-        Place { point, netns, device: "eth0".into(), tunnel: Tunnel::None }
+        Place { point, netns, device: "eth0".into(), function: "".into(), tunnel: Tunnel::None }
     }
 
     fn legs(summary: &Summary) -> Vec<(Point, u32, Point, u32)> {

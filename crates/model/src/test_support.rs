@@ -24,6 +24,7 @@ pub fn sighting(protocol: u8, seq: u32, len: u32) -> Sighting {
         netns: 1,
         ifindex: 2,
         device: "eth0".into(),
+        function: "".into(),
         cpu: 0,
         route: route(protocol),
         seq,
@@ -34,6 +35,8 @@ pub fn sighting(protocol: u8, seq: u32, len: u32) -> Sighting {
         fragment: false,
         reason: 0,
         queue_len: 0,
+        headers: None,
+        stack: [].into(),
     }
 }
 

@@ -151,7 +151,7 @@ mod tests {
 
     pub(super) fn journey(points: &[Point], seq: u32) -> Journey {
         let step = |(n, point): (u64, &Point)| Step {
-            place: Place { point: *point, netns: 1, device: "eth0".into(), tunnel: Tunnel::None },
+            place: Place { point: *point, netns: 1, device: "eth0".into(), function: "".into(), tunnel: Tunnel::None },
             time_ns: 1_000 + n * 500,
             cpu: 0,
             queue_len: 0,

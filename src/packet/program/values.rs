@@ -5,7 +5,8 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::time::Duration;
-use wirespan_capture::packet::Net;
+use wirespan_capture::packet::{Mark, Net, MAX_SNAP};
+use wirespan_model::packet::{ETHER_ARP, ETHER_IPV4, ETHER_IPV6};
 
 /// A value that is read from text.
 pub(super) trait Text: Sized {
@@ -53,6 +54,67 @@ impl Text for u8 {
         };
         let known = "`tcp`, `udp`, `icmp`, `icmpv6`, `a number below 256`";
         number.map_err(|_| anyhow!("unknown variant `{text}`, expected one of {known}"))
+    }
+}
+
+/// A kind of Ethernet frame; 0: any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EtherType(pub(super) u16);
+
+impl Text for EtherType {
+    const EXPECTED: &'static str = "a kind of Ethernet frame";
+
+    fn read(text: &str) -> Result<Self> {
+        let number = match text {
+            "ipv4" => Some(ETHER_IPV4),
+            "ipv6" => Some(ETHER_IPV6),
+            "arp" => Some(ETHER_ARP),
+            _ => text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u16::from_str_radix(hex, 16).ok()),
+        };
+        // Smaller numbers are lengths (IEEE 802.3).
+        let known = "`ipv4`, `ipv6`, `arp`, `a number from 0x600 to 0xffff`";
+        let number = number.filter(|n| *n >= 0x600);
+        number.map(EtherType).ok_or_else(|| anyhow!("unknown variant `{text}`, expected one of {known}"))
+    }
+}
+
+/// Bytes of headers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snap(pub(super) u8);
+
+impl Text for Snap {
+    const EXPECTED: &'static str = "a number of bytes";
+
+    fn read(text: &str) -> Result<Self> {
+        let wrong = || anyhow!("`snap: {text}`: write how many bytes of headers are told, from 1 to {MAX_SNAP}");
+        text.parse().ok().filter(|n| (1..=MAX_SNAP).contains(n)).map(Snap).ok_or_else(wrong)
+    }
+}
+
+/// The name of a function of the kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Function(pub(super) String);
+
+impl Text for Function {
+    const EXPECTED: &'static str = "the name of a function of the kernel";
+
+    fn read(text: &str) -> Result<Self> {
+        let is_name = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
+        match is_name {
+            true => Ok(Function(text.to_owned())),
+            false => bail!("`kprobe: {text}`: write the name of one function, such as ip_rcv"),
+        }
+    }
+}
+
+impl Text for Mark {
+    const EXPECTED: &'static str = "the path of a program and its function";
+
+    fn read(text: &str) -> Result<Self> {
+        match text.rsplit_once(':').filter(|(path, function)| path.starts_with('/') && !function.is_empty()) {
+            Some((path, function)) => Ok(Mark { path: path.into(), function: function.into() }),
+            None => bail!("`uprobe: {text}`: write the whole path and the function, such as /usr/sbin/nginx:main"),
+        }
     }
 }
 

@@ -14,6 +14,15 @@ enum ws_packet_point {
 	WS_P_COPIED = 6,  /* copied to the reader */
 	WS_P_DROP = 7,
 	WS_P_RESENT = 8, /* TCP has sent the segment again */
+	WS_P_FUNCTION = 9, /* a function of the kernel that the user names; `reason` is its number */
+	WS_P_MARK = 10,	   /* a program has called a function that the user names, see below */
+};
+
+enum ws_packet_kind {
+	WS_N_WHOLE = 0,	   /* an IP packet, or its first fragment */
+	WS_N_FRAGMENT = 1, /* a later fragment, without ports */
+	/* No IP: `source_port` is the kind of Ethernet frame; of ARP, `destination_port` is its operation. */
+	WS_N_OTHER = 2,
 };
 
 enum ws_packet_tunnel {
@@ -48,7 +57,10 @@ enum ws_packet_end_use {
 	WS_E_ASKED = 2,	 /* yes: user space has asked */
 };
 
-/* A packet at a point. In a tunnel, the addresses and all that follows are of the inner packet. */
+/*
+ * A packet at a point. In a tunnel, the addresses and all that follows are of the inner packet. A mark is no packet: it
+ * has the number of its function as `reason`, process and thread as `seq` and `len`, and the thread's name as `device`.
+ */
 struct ws_packet {
 	__u64 time_ns;
 	__u32 netns; /* inode of the namespace */
@@ -70,8 +82,26 @@ struct ws_packet {
 	__u8 flags; /* of TCP */
 	__u8 tunnel;
 	__u16 cpu;
-	__u16 fragment; /* 1: a later fragment, without ports */
+	__u8 kind; /* enum ws_packet_kind */
+	/* From the first network header to the end of the last transport header, bytes; at most 255. */
+	__u8 headers;
 };
 _Static_assert(sizeof(struct ws_packet) == 96, "ws_packet");
+
+/* Bytes of headers and places of a stack that are taken at most. */
+enum ws_packet_most {
+	WS_M_HEADERS = 192,
+	WS_M_STACK = 24,
+};
+
+/* What follows a packet if the program asks for it; then WS_M_HEADERS bytes and WS_M_STACK places. */
+struct ws_packet_more {
+	__u32 frame;  /* length of the whole frame, with its link header if that was taken */
+	__u8 link;    /* bytes of the link header */
+	__u8 headers; /* bytes that were taken: link, network and transport headers */
+	__u8 stack;   /* places of the stack that are in use */
+	__u8 pad;
+};
+_Static_assert(sizeof(struct ws_packet_more) == 8, "ws_packet_more");
 
 #endif

@@ -4,6 +4,7 @@
 #define WS_PACKET_HEADERS_H
 
 #define ETH_P_IP 0x0800
+#define ETH_P_ARP 0x0806
 #define ETH_P_IPV6 0x86dd
 #define ETH_P_VLAN 0x8100
 #define ETH_P_QINQ 0x88a8
@@ -47,6 +48,18 @@ struct ipv6_header {
 	__u8 source[16];
 	__u8 destination[16];
 };
+
+struct arp_header {
+	__be16 hardware;
+	__be16 protocol;
+	__u8 hardware_len;
+	__u8 protocol_len;
+	__be16 operation;
+	__u8 source_hardware[6];
+	__be32 source;
+	__u8 destination_hardware[6];
+	__be32 destination;
+} __attribute__((packed));
 
 struct l4_header {
 	__be16 source;

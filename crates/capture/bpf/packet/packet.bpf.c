@@ -13,10 +13,12 @@
 #include "core/compat.h"
 #include "packet/contract.h"
 #include "packet/ends.h"
-#include "packet/select.h"
 #include "packet/headers.h"
+#include "packet/select.h"
 #include "packet/plain.h"
 #include "packet/parse.h"
+#include "packet/tell.h"
 #include "packet/points.h"
+#include "packet/named.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -90,14 +90,14 @@ __noinline __u64 pass_extensions(struct ws_packet *p, __u64 at, __u64 end)
 		if (kind == IPPROTO_FRAGMENT) {
 			p->seq = (h[2] << 8 | h[3]) & 0xfff8;
 			p->hash = h[4] << 24 | h[5] << 16 | h[6] << 8 | h[7];
-			p->fragment = p->seq != 0;
+			p->kind = p->seq ? WS_N_FRAGMENT : WS_N_WHOLE;
 			at += 8;
 		} else if (kind == IPPROTO_AH) {
 			at += (h[1] + 2) * 4;
 		} else {
 			at += (h[1] + 1) * 8;
 		}
-		if (p->fragment)
+		if (p->kind == WS_N_FRAGMENT)
 			return at;
 	}
 	return 0;
@@ -122,6 +122,13 @@ __noinline __u32 hash_acknowledgement(const struct l4_header *h, __u64 options, 
 	return hash ? hash : 1;
 }
 
+/* Counts a header that belongs to the packet: bytes behind its end are none. */
+static __always_inline void pass_header(struct ws_packet *p, __u64 len)
+{
+	len += p->headers;
+	p->headers = len > 255 ? 255 : len;
+}
+
 /* Ports and identity. `len` has the bytes from here on. Returns what parse_one() returns. */
 __noinline __u64 parse_l4(struct ws_packet *p, __u64 at, __u32 len, __u64 end)
 {
@@ -132,7 +139,7 @@ __noinline __u64 parse_l4(struct ws_packet *p, __u64 at, __u32 len, __u64 end)
 	if (!p)
 		return UNREADABLE;
 	p->len = len;
-	if (p->fragment)
+	if (p->kind == WS_N_FRAGMENT)
 		return NO_INNER;
 	p->source_port = p->destination_port = 0;
 	switch (p->protocol) {
@@ -147,6 +154,7 @@ __noinline __u64 parse_l4(struct ws_packet *p, __u64 at, __u32 len, __u64 end)
 		p->seq = bpf_ntohl(h.seq);
 		p->flags = h.flags;
 		p->len = len > head ? len - head : 0;
+		pass_header(p, len > head ? head : len);
 		if (!p->len && !(h.flags & TCP_MARKS))
 			p->hash = hash_acknowledgement(&h, at + 20, head - 20, end);
 		return NO_INNER;
@@ -162,6 +170,7 @@ __noinline __u64 parse_l4(struct ws_packet *p, __u64 at, __u32 len, __u64 end)
 			return inner;
 		}
 		p->hash = hash_payload(at + 8, p->len, end);
+		pass_header(p, len - p->len);
 		return NO_INNER;
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
@@ -171,6 +180,7 @@ __noinline __u64 parse_l4(struct ws_packet *p, __u64 at, __u32 len, __u64 end)
 		p->destination_port = bpf_ntohs(h.source) & 0xff; /* code */
 		p->hash = bpf_ntohl(h.seq) >> 16;
 		p->seq = bpf_ntohl(h.seq) & 0xffff;
+		pass_header(p, len < 8 ? len : 8);
 		return NO_INNER;
 	case IPPROTO_GRE:
 		inner = in_gre(at, end);
@@ -199,7 +209,7 @@ __noinline __u64 parse_one(struct ws_packet *p, __u64 at, __u32 whole, __u64 end
 		return UNREADABLE;
 	p->flags = 0;
 	p->seq = p->hash = 0;
-	p->fragment = 0;
+	p->kind = WS_N_WHOLE;
 	if (!take(&v4, sizeof(v4), at, end))
 		return UNREADABLE;
 	if (v4.version_length >> 4 == 4) {
@@ -213,11 +223,12 @@ __noinline __u64 parse_one(struct ws_packet *p, __u64 at, __u32 whole, __u64 end
 		map_ipv4(p->destination, v4.destination);
 		p->protocol = v4.protocol;
 		if (v4.fragment & bpf_htons(0x1fff)) {
-			p->fragment = 1;
+			p->kind = WS_N_FRAGMENT;
 			p->seq = (bpf_ntohs(v4.fragment) & 0x1fff) * 8;
 			p->hash = bpf_ntohs(v4.id);
 			p->source_port = p->destination_port = 0;
 		}
+		pass_header(p, head);
 		return parse_l4(p, at + head, len - head, end);
 	}
 	if (v4.version_length >> 4 == 6 && take(&v6, sizeof(v6), at, end)) {
@@ -233,8 +244,9 @@ __noinline __u64 parse_one(struct ws_packet *p, __u64 at, __u32 whole, __u64 end
 		head = l4 - at - sizeof(v6);
 		if (!l4 || len < head)
 			return UNREADABLE;
-		if (p->fragment)
+		if (p->kind == WS_N_FRAGMENT)
 			p->source_port = p->destination_port = 0;
+		pass_header(p, l4 - at);
 		return parse_l4(p, l4, len - head, end);
 	}
 	return UNREADABLE;
@@ -249,6 +261,7 @@ static __always_inline bool parse(struct ws_packet *p, __u64 at, __u32 whole, __
 
 	if (is_another(at, end))
 		return false;
+	p->headers = 0;
 	inner = parse_one(p, at, whole, end);
 	if (inner == UNREADABLE) {
 		count(WS_K_UNREADABLE);
@@ -258,12 +271,34 @@ static __always_inline bool parse(struct ws_packet *p, __u64 at, __u32 whole, __
 	if (inner == NO_INNER)
 		return chosen;
 	tunnel = p->tunnel;
+	p->headers = 0;
+	pass_header(p, inner - at);
 	if (parse_one(p, inner, whole - (__u32)(inner - at), end) == UNREADABLE) {
 		count(WS_K_UNREADABLE);
 		return false;
 	}
 	p->tunnel = tunnel;
 	return chosen || chosen_header(p);
+}
+
+/* A frame that is not of IP. Returns whether it is chosen. */
+static __always_inline bool parse_other(struct ws_packet *p, __u16 kind, __u64 at, __u32 whole, __u64 end)
+{
+	struct arp_header arp;
+
+	p->kind = WS_N_OTHER;
+	p->source_port = kind;
+	p->len = whole;
+	p->hash = hash_payload(at, whole, end);
+	/* Of Ethernet and IPv4, as all are. */
+	if (kind == ETH_P_ARP && take(&arp, sizeof(arp), at, end) && arp.protocol == bpf_htons(ETH_P_IP) &&
+	    arp.hardware_len == 6 && arp.protocol_len == 4) {
+		p->destination_port = bpf_ntohs(arp.operation);
+		map_ipv4(p->source, arp.source);
+		map_ipv4(p->destination, arp.destination);
+		p->headers = sizeof(arp);
+	}
+	return chosen_header(p);
 }
 
 #endif

@@ -24,7 +24,9 @@ static __always_inline bool is_another(__u64 at, __u64 end)
 	struct plain_header h;
 	__u16 from, to;
 
-	if (only_ends || !(only_protocol || source_port || destination_port || either_port))
+	bool of_ipv6 = only_ether_type == ETH_P_IPV6;
+
+	if (only_ends || !(only_protocol || source_port || destination_port || either_port || of_ipv6))
 		return false;
 	if (!take(&h, sizeof(h), at, end) || h.ip.version_length != 0x45 || h.ip.fragment & bpf_htons(0x1fff))
 		return false;
@@ -34,7 +36,7 @@ static __always_inline bool is_another(__u64 at, __u64 end)
 	to = bpf_ntohs(h.destination);
 	if (h.ip.protocol == IPPROTO_UDP && is_tunnel(to))
 		return false;
-	return (only_protocol && h.ip.protocol != only_protocol) || !chosen_ports(from, to);
+	return of_ipv6 || (only_protocol && h.ip.protocol != only_protocol) || !chosen_ports(from, to);
 }
 
 #endif

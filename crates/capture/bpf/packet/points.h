@@ -9,10 +9,8 @@ static __always_inline __u32 netns_of_sock(const struct sock *sk)
 }
 
 /* Whether it is IP, as far as the device knows. A VLAN tag is before the network header. */
-static __always_inline bool maybe_ip(struct sk_buff *skb)
+static __always_inline bool maybe_ip(__u16 kind)
 {
-	__u16 kind = bpf_ntohs(skb->protocol);
-
 	return kind == ETH_P_IP || kind == ETH_P_IPV6 || kind == ETH_P_VLAN || kind == ETH_P_QINQ;
 }
 
@@ -23,17 +21,25 @@ static __always_inline void fill_device(struct ws_packet *p, struct net_device *
 	bpf_probe_read_kernel_str(p->device, sizeof(p->device), &dev->name);
 }
 
+/* Whether frames are chosen that are not of IP. */
+static __always_inline bool only_other_frames(void)
+{
+	return only_ether_type && only_ether_type != ETH_P_IP && only_ether_type != ETH_P_IPV6;
+}
+
 /*
  * Headers from the linear part of the packet. Its addresses are read as numbers: since Linux 6.17 the verifier takes
  * skb->data for a pointer, which a global function does not accept.
  */
 static __always_inline bool parse_skb(struct ws_packet *p, struct sk_buff *skb, bool received)
 {
-	__u64 data = (__u64)BPF_CORE_READ(skb, data);
-	__u64 at = received ? data : (__u64)BPF_CORE_READ(skb, head) + skb->network_header;
-	__u64 end = data + skb->len - skb->data_len;
+	__u64 at = network_header(skb, received), end = linear_end(skb);
+	__u32 whole = BPF_CORE_READ(skb, len) + (__u32)((__u64)BPF_CORE_READ(skb, data) - at);
+	__u16 kind = bpf_ntohs(BPF_CORE_READ(skb, protocol));
 
-	return parse(p, at, skb->len + (__u32)(data - at), end);
+	if (only_other_frames())
+		return kind == only_ether_type && parse_other(p, kind, at, whole, end);
+	return maybe_ip(kind) && parse(p, at, whole, end);
 }
 
 /* Packets that wait in the queue for which this one is meant. */
@@ -47,7 +53,7 @@ static __always_inline __u32 queued(struct sk_buff *skb, struct net_device *dev)
 }
 
 /* A packet at a device. The namespace is compared first, because that costs least. */
-static __always_inline int at_device(struct sk_buff *skb, __u8 point)
+static __always_inline int at_device(void *ctx, struct sk_buff *skb, __u8 point)
 {
 	struct net_device *dev = skb->dev;
 	struct ws_packet p = { .point = point };
@@ -55,32 +61,32 @@ static __always_inline int at_device(struct sk_buff *skb, __u8 point)
 	if (!dev)
 		return 0;
 	p.netns = dev->nd_net.net->ns.inum;
-	if (!chosen_netns(p.netns) || !maybe_ip(skb) || !parse_skb(&p, skb, point == WS_P_RECEIVE))
+	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, point == WS_P_RECEIVE))
 		return 0;
 	fill_device(&p, dev);
 	if (!chosen_device(&p))
 		return 0;
 	if (point == WS_P_QUEUE)
 		p.queue_len = queued(skb, dev);
-	return tell(&p);
+	return tell(ctx, &p, skb);
 }
 
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(packet_queue, struct sk_buff *skb)
 {
-	return at_device(skb, WS_P_QUEUE);
+	return at_device(ctx, skb, WS_P_QUEUE);
 }
 
 SEC("tp_btf/net_dev_start_xmit")
 int BPF_PROG(packet_xmit, struct sk_buff *skb)
 {
-	return at_device(skb, WS_P_XMIT);
+	return at_device(ctx, skb, WS_P_XMIT);
 }
 
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(packet_receive, struct sk_buff *skb)
 {
-	return at_device(skb, WS_P_RECEIVE);
+	return at_device(ctx, skb, WS_P_RECEIVE);
 }
 
 /* Addresses of a connection, in the direction of its packets: `sent` by it, or received. */
@@ -122,7 +128,7 @@ int BPF_PROG(packet_send, struct sock *sk, const struct msghdr *msg)
 		return 0;
 	p.seq = BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
 	p.len = BPF_CORE_READ(msg, msg_iter.count);
-	return any_of_flags || !chosen_header(&p) ? 0 : tell(&p);
+	return any_of_flags || !chosen_header(&p) ? 0 : tell(ctx, &p, NULL);
 }
 
 SEC("tp_btf/sk_data_ready")
@@ -133,7 +139,7 @@ int BPF_PROG(packet_ready, struct sock *sk)
 	if (!chosen_netns(p.netns) || !is_tcp(sk) || !of_connection(&p, sk, false))
 		return 0;
 	p.seq = BPF_CORE_READ((struct tcp_sock *)sk, rcv_nxt);
-	return any_of_flags || !chosen_header(&p) ? 0 : tell(&p);
+	return any_of_flags || !chosen_header(&p) ? 0 : tell(ctx, &p, NULL);
 }
 
 /* Here the packet knows no device any more. */
@@ -142,7 +148,7 @@ int BPF_PROG(packet_tcp, struct sock *sk, struct sk_buff *skb)
 {
 	struct ws_packet p = { .point = WS_P_TCP, .netns = netns_of_sock(sk) };
 
-	return chosen_netns(p.netns) && parse_skb(&p, skb, false) ? tell(&p) : 0;
+	return chosen_netns(p.netns) && parse_skb(&p, skb, false) ? tell(ctx, &p, skb) : 0;
 }
 
 /* The kernel keeps the interval of a TCP segment in its control block, in the order of the host. */
@@ -174,7 +180,7 @@ int BPF_PROG(packet_copied, struct sk_buff *skb, int len)
 	} else {
 		p.netns = BPF_CORE_READ(bpf_get_current_task_btf(), nsproxy, net_ns, ns.inum);
 	}
-	if (!chosen_netns(p.netns) || !maybe_ip(skb))
+	if (!chosen_netns(p.netns))
 		return 0;
 	if (!parse_skb(&p, skb, false))
 		return 0;
@@ -190,7 +196,7 @@ int BPF_PROG(packet_copied, struct sk_buff *skb, int len)
 			}
 		}
 	}
-	return tell(&p);
+	return tell(ctx, &p, skb);
 }
 
 SEC("tp_btf/tcp_retransmit_skb")
@@ -201,10 +207,10 @@ int BPF_PROG(packet_resent, struct sock *sk, struct sk_buff *skb)
 	if (!chosen_netns(p.netns) || !of_connection(&p, sk, true))
 		return 0;
 	take_interval(&p, skb);
-	return any_of_flags || !chosen_header(&p) ? 0 : tell(&p);
+	return any_of_flags || !chosen_header(&p) ? 0 : tell(ctx, &p, NULL);
 }
 
-static __always_inline int dropped(struct sk_buff *skb, const struct sock *reader, __u32 reason)
+static __always_inline int dropped(void *ctx, struct sk_buff *skb, const struct sock *reader, __u32 reason)
 {
 	struct ws_packet p = { .point = WS_P_DROP, .reason = reason };
 	struct net_device *dev = skb->dev;
@@ -221,22 +227,22 @@ static __always_inline int dropped(struct sk_buff *skb, const struct sock *reade
 		sk = skb->sk;
 		p.netns = sk ? netns_of_sock(sk) : 0;
 	}
-	if (!chosen_netns(p.netns) || !maybe_ip(skb) || !parse_skb(&p, skb, false) || !chosen_device(&p))
+	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, false) || !chosen_device(&p))
 		return 0;
-	return tell(&p);
+	return tell(ctx, &p, skb);
 }
 
 /* Since Linux 6.11, with the socket that was to receive the packet. */
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(packet_drop, struct sk_buff *skb, void *location, __u32 reason, struct sock *reader)
 {
-	return dropped(skb, reader, reason);
+	return dropped(ctx, skb, reader, reason);
 }
 
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(packet_drop_old, struct sk_buff *skb, void *location, __u32 reason)
 {
-	return dropped(skb, NULL, reason);
+	return dropped(ctx, skb, NULL, reason);
 }
 
 #endif

@@ -31,6 +31,7 @@ struct {
 /* Set before load. 0 or an empty mask: any. */
 const volatile bool any_netns = false;
 const volatile bool only_ends = false; /* one end must be in packet_ends */
+const volatile bool only_hosts = false; /* the address of one end must be there, with port 0 */
 const volatile __u32 only_netns = 0;   /* if one namespace is chosen */
 const volatile __u64 source_address[2] = {};
 const volatile __u64 source_mask[2] = {};
@@ -43,10 +44,13 @@ const volatile __u16 destination_port = 0;
 const volatile __u16 either_port = 0;
 const volatile __u8 only_protocol = 0;
 const volatile __u8 any_of_flags = 0;
+const volatile __u16 only_ether_type = 0;
 const volatile __u32 device_count = 0;
 const volatile __u64 device_names[2 * WS_MAX_DEVICES] = {};
 const volatile __u32 one_flow_of = 0;
 const volatile __u64 at_most = 0;
+const volatile __u8 snap_bytes = 0;    /* of headers, with each packet */
+const volatile bool with_stack = false; /* of the kernel, with each packet */
 
 /* Read by user space. */
 __u64 counts[WS_K_MAX];
@@ -119,6 +123,16 @@ static __always_inline bool at_chosen_end(const struct ws_packet *p)
 	return to || is_end(p->source, p->source_port);
 }
 
+/* Whether the version of IP is the chosen one. Mapped addresses are those of IPv4, at a socket of IPv6 too. */
+static __always_inline bool chosen_version(const struct ws_packet *p)
+{
+	bool is_v4 = *(__u64 *)p->source == 0 && *(__u32 *)(p->source + 8) == bpf_htonl(0xffff);
+
+	if (p->kind == WS_N_OTHER)
+		return true;
+	return only_ether_type == (is_v4 ? ETH_P_IP : ETH_P_IPV6);
+}
+
 static __always_inline bool chosen_ports(__u16 from, __u16 to)
 {
 	if (source_port && from != source_port)
@@ -139,7 +153,11 @@ __noinline int chosen_header(const struct ws_packet *p)
 		return false;
 	if (!chosen_ports(p->source_port, p->destination_port))
 		return false;
+	if (only_ether_type && !chosen_version(p))
+		return false;
 	if (only_ends && !at_chosen_end(p))
+		return false;
+	if (only_hosts && !is_end(p->source, 0) && !is_end(p->destination, 0))
 		return false;
 	return within(p->source, source_address, source_mask) &&
 	       within(p->destination, destination_address, destination_mask) &&
@@ -174,20 +192,19 @@ static __always_inline bool sampled(const struct ws_packet *p)
 	return (__u32)(mix >> 32) % one_flow_of == 0;
 }
 
-__noinline int tell(struct ws_packet *p)
+/* Whether a chosen packet is told; then it has its time. Global: see parse.h. */
+__noinline int may_tell(struct ws_packet *p)
 {
 	if (!p || !sampled(p))
-		return 0;
+		return false;
 	if (at_most && __sync_fetch_and_add(&counts[WS_K_TAKEN], 1) >= at_most) {
 		__sync_fetch_and_add(&counts[WS_K_TAKEN], -1);
 		count(WS_K_LIMITED);
-		return 0;
+		return false;
 	}
 	p->time_ns = bpf_ktime_get_ns();
 	p->cpu = bpf_get_smp_processor_id();
-	if (bpf_ringbuf_output(&packets, p, sizeof(*p), BPF_RB_NO_WAKEUP))
-		count(WS_K_LOST);
-	return 0;
+	return true;
 }
 
 #endif

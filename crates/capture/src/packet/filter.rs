@@ -74,6 +74,10 @@ pub struct Filter {
     pub protocol: u8,
     /// At least one of these TCP flags.
     pub tcp_flags: u8,
+    /// The kind of Ethernet frame; with others than those of IPv4 and IPv6, only devices and drops see any.
+    pub ether_type: u16,
+    /// One of these is the sender or the receiver.
+    pub hosts: Vec<IpAddr>,
     /// One of these devices, at points that know the device.
     pub devices: Vec<String>,
     /// Inodes of the chosen network namespaces; empty: all.

@@ -5,9 +5,12 @@
 //! told by [`Packets::missing`].
 
 mod filter;
+mod named;
 mod record;
+mod stack;
 
 pub use filter::{Filter, Net};
+pub use named::Mark;
 
 use crate::clock::Clock;
 use crate::error::{bpf, clear_log, failed_program, listen_to_libbpf, reason, CaptureError};
@@ -15,11 +18,13 @@ use crate::object::packet::{OpenPacketSkel, PacketSkel, PacketSkelBuilder};
 use crate::privilege;
 use crate::ring::Ring;
 use crate::source::flow::wire::drop_reasons;
-use crate::wire::contract::{PacketEnd, WS_E_ASKED, WS_E_LEFT, WS_PACKET_COUNTERS, WS_T_VXLAN};
+use crate::wire::contract::{PacketEnd, WS_E_ASKED, WS_E_LEFT, WS_M_HEADERS, WS_PACKET_COUNTERS, WS_T_VXLAN};
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject};
+use named::Named;
+use record::Reader;
 use rustc_hash::FxHashMap;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -50,8 +55,11 @@ pub const MAX_DEVICES: usize = 4;
 /// Records that one call of [`Packets::drain`] takes at most.
 const SOME: usize = 65_536;
 
+/// Bytes of headers that are taken of a packet at most.
+pub const MAX_SNAP: u8 = WS_M_HEADERS as u8;
+
 /// What is traced, and how much.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketOptions {
     /// Which packets.
     pub filter: Filter,
@@ -59,6 +67,14 @@ pub struct PacketOptions {
     pub only_ends: bool,
     /// Where they are seen.
     pub points: Vec<Point>,
+    /// Functions of the kernel where they are seen, too; they take the packet as an argument.
+    pub functions: Vec<String>,
+    /// Functions of programs that are told as marks in time.
+    pub marks: Vec<Mark>,
+    /// Bytes of headers that are told of each packet; at most [`MAX_SNAP`].
+    pub snap: u8,
+    /// Whether the functions are told in which the kernel was.
+    pub stack: bool,
     /// One of so many flows, chosen by a hash of its addresses and ports; 0 and 1: all.
     pub one_flow_of: u32,
     /// Records at most.
@@ -67,15 +83,15 @@ pub struct PacketOptions {
     pub ring_bytes: u32,
 }
 
-/// Attached programs. Dropping it detaches all of them.
+/// Attached programs. Dropping it detaches all of them, before anything else.
 pub struct Packets {
-    // The order of the fields is the order of dropping: first the hooks.
     links: Vec<Link>,
     ring: Ring,
     skel: PacketSkel<'static>,
     clock: Clock,
     missing: Vec<(Point, String)>,
     reasons: FxHashMap<u32, Box<str>>,
+    reader: Reader,
     bad: u64,
     /// Ids of the attached programs.
     ids: Vec<u32>,
@@ -101,6 +117,10 @@ fn open(options: &PacketOptions, programs: &[&str]) -> Result<OpenPacketSkel<'st
         for (words, name) in rodata.device_names.chunks_exact_mut(2).zip(&filter.devices) {
             words.copy_from_slice(&record::device_words(name));
         }
+        rodata.only_ether_type = filter.ether_type;
+        rodata.only_hosts = !filter.hosts.is_empty();
+        rodata.snap_bytes = options.snap.min(MAX_SNAP);
+        rodata.with_stack = options.stack;
         rodata.only_ends = options.only_ends;
         rodata.one_flow_of = options.one_flow_of;
         rodata.at_most = options.at_most;
@@ -111,6 +131,17 @@ fn open(options: &PacketOptions, programs: &[&str]) -> Result<OpenPacketSkel<'st
         program.set_autoload(wanted);
     }
     Ok(skel)
+}
+
+/// The chosen addresses, as the kernel programs look them up.
+fn filter_hosts(options: &PacketOptions) -> Vec<Vec<u8>> {
+    options.filter.hosts.iter().map(|host| record::end(SocketAddr::new(*host, 0))).collect()
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        self.detach();
+    }
 }
 
 impl Packets {
@@ -154,6 +185,8 @@ impl Packets {
                 missing.push((*point, format!("it has no tracepoint {tracepoint}")));
             }
         }
+        let named = Named::of(options, &btf)?;
+        programs.extend(named.programs());
         let mut skel = loop {
             clear_log();
             let names: Vec<_> = programs.iter().map(|(_, name)| *name).collect();
@@ -166,7 +199,9 @@ impl Packets {
                 return Err(bpf("loading the programs of packets")(error));
             };
             let (point, name) = programs.remove(at);
-            if name == INSTEAD.0 {
+            if matches!(point, Point::Function | Point::Mark) {
+                return Err(CaptureError::Config(format!("the kernel refuses {name}: {}", reason())));
+            } else if name == INSTEAD.0 {
                 programs.push((point, INSTEAD.1));
             } else {
                 missing.push((point, reason()));
@@ -176,26 +211,39 @@ impl Packets {
             let put = skel.maps.packet_netns.update(&inode.to_ne_bytes(), &[1], MapFlags::ANY);
             put.map_err(bpf("choosing a namespace"))?;
         }
+        for host in &filter_hosts(options) {
+            let put = skel.maps.packet_ends.update(host, &[WS_E_ASKED as u8], MapFlags::ANY);
+            put.map_err(bpf("choosing an address"))?;
+        }
         let ring = Ring::open(&skel.maps.packets).map_err(|e| bpf("mapping the ring of packets")(e.into()))?;
         let (mut links, mut ids) = (Vec::new(), Vec::new());
-        for program in skel.object_mut().progs_mut() {
-            let name = program.name().to_str();
-            let Some((point, _)) = programs.iter().find(|(_, p)| name == Some(p)) else { continue };
-            match program.attach() {
-                Ok(link) => {
-                    links.push(link);
-                    ids.extend(libbpf_rs::Program::id_from_fd(program.as_fd()));
-                }
-                Err(error) => missing.push((*point, error.to_string())),
-            }
+        // The end of the way first: a packet that is seen at its beginning is seen on all of its way.
+        programs.sort_by_key(|(point, _)| std::cmp::Reverse(*point));
+        for (point, name) in &programs {
+            let found = skel.object_mut().progs_mut().find(|program| program.name().to_str() == Some(name));
+            let Some(program) = found else { continue };
+            let attached = match point {
+                Point::Function | Point::Mark => named.attach(*point, &program)?,
+                _ => match program.attach() {
+                    Ok(link) => vec![link],
+                    Err(error) => {
+                        missing.push((*point, error.to_string()));
+                        continue;
+                    }
+                },
+            };
+            links.extend(attached);
+            ids.extend(libbpf_rs::Program::id_from_fd(program.as_fd()));
         }
         let reasons = drop_reasons(&btf);
-        Ok(Packets { links, ring, skel, clock, missing, reasons, bad: 0, ids })
+        let reader = named.reader();
+        Ok(Packets { links, ring, skel, clock, missing, reasons, reader, bad: 0, ids })
     }
 
     /// Detaches all programs: from now on no packet is seen. What they saw, their counters and names stay.
     pub fn detach(&mut self) {
-        self.links.clear();
+        // The beginning of the way first, as above.
+        while self.links.pop().is_some() {}
     }
 
     /// Tells packets from and to this address and port from now on. Of use with [`PacketOptions::only_ends`].
@@ -235,8 +283,8 @@ impl Packets {
 
     /// Appends what was seen since the last call, without waiting. Returns whether there may be more.
     pub fn drain(&mut self, into: &mut Vec<Sighting>) -> bool {
-        let Packets { ring, clock, bad, .. } = self;
-        let taken = ring.take(SOME, &mut |bytes| match record::read(bytes, clock) {
+        let Packets { ring, clock, bad, reader, .. } = self;
+        let taken = ring.take(SOME, &mut |bytes| match reader.read(bytes, clock) {
             Some(sighting) => into.push(sighting),
             None => *bad += 1,
         });

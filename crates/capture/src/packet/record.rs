@@ -1,10 +1,12 @@
 //! A record of the kernel programs (`struct ws_packet`) → [`Sighting`].
 
+use super::stack::Stacks;
 use crate::clock::Clock;
 #[allow(clippy::wildcard_imports)] // the numbers of the contract
 use crate::wire::contract::*;
+use compact_str::CompactString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use wirespan_model::packet::{Point, Route, Sighting, Tunnel};
+use wirespan_model::packet::{Headers, Point, Route, Sighting, Tunnel, NOT_IP};
 
 /// Longest name of a device (`IFNAMSIZ`, without the zero at its end).
 pub(super) const MAX_DEVICE_LEN: usize = 15;
@@ -36,6 +38,8 @@ fn point(code: u32) -> Option<Point> {
         WS_P_COPIED => Point::Copied,
         WS_P_DROP => Point::Drop,
         WS_P_RESENT => Point::Resent,
+        WS_P_FUNCTION => Point::Function,
+        WS_P_MARK => Point::Mark,
         _ => return None,
     })
 }
@@ -51,8 +55,49 @@ fn tunnel(code: u32) -> Option<Tunnel> {
     })
 }
 
-/// `None` if the record is not of this version.
-pub(super) fn read(bytes: &[u8], clock: &Clock) -> Option<Sighting> {
+/// Reads records, and knows the functions whose numbers they have.
+pub(super) struct Reader {
+    functions: Vec<CompactString>,
+    marks: Vec<CompactString>,
+    stacks: Stacks,
+}
+
+impl Reader {
+    pub(super) fn new(functions: Vec<CompactString>, marks: Vec<CompactString>) -> Self {
+        Reader { functions, marks, stacks: Stacks::default() }
+    }
+
+    /// `None` if the record is not of this version.
+    pub(super) fn read(&mut self, bytes: &[u8], clock: &Clock) -> Option<Sighting> {
+        let mut seen = read(bytes, clock)?;
+        let functions = match seen.point {
+            Point::Function => &self.functions,
+            Point::Mark => &self.marks,
+            _ => &Vec::new(),
+        };
+        if !functions.is_empty() {
+            seen.function = functions.get(seen.reason as usize)?.clone();
+            seen.reason = 0;
+        }
+        let rest = bytes.get(Packet::SIZE..).filter(|rest| !rest.is_empty());
+        let Some(rest) = rest else { return Some(seen) };
+        let more = PacketMore::read(rest)?;
+        let rest = rest.get(PacketMore::SIZE..)?;
+        let (headers, stack) = rest.split_at_checked(WS_M_HEADERS as usize)?;
+        if more.headers > 0 {
+            let bytes = headers.get(..more.headers.into())?.into();
+            seen.headers = Some(Box::new(Headers { link_len: more.link, frame_len: more.frame, bytes }));
+        }
+        let places = stack.chunks_exact(8).take(more.stack.into());
+        let addresses: Vec<u64> = places.filter_map(|b| Some(u64::from_ne_bytes(*b.first_chunk()?))).collect();
+        if !addresses.is_empty() {
+            seen.stack = self.stacks.name(&addresses);
+        }
+        Some(seen)
+    }
+}
+
+fn read(bytes: &[u8], clock: &Clock) -> Option<Sighting> {
     let r = Packet::read(bytes)?;
     let ip = |octets| IpAddr::V6(Ipv6Addr::from(octets)).to_canonical();
     let name = r.device.split(|b| *b == 0).next().unwrap_or_default();
@@ -62,22 +107,25 @@ pub(super) fn read(bytes: &[u8], clock: &Clock) -> Option<Sighting> {
         netns: r.netns,
         ifindex: r.ifindex,
         device: String::from_utf8_lossy(name).into(),
+        function: CompactString::default(),
         cpu: r.cpu,
         route: Route {
             source: ip(r.source),
             destination: ip(r.destination),
             source_port: r.source_port,
             destination_port: r.destination_port,
-            protocol: r.protocol,
+            protocol: if u32::from(r.kind) == WS_N_OTHER { NOT_IP } else { r.protocol },
         },
         seq: r.seq,
         len: r.len,
         hash: r.hash,
         flags: r.flags,
         tunnel: tunnel(r.tunnel.into())?,
-        fragment: r.fragment != 0,
+        fragment: u32::from(r.kind) == WS_N_FRAGMENT,
         reason: r.reason,
         queue_len: r.queue_len,
+        headers: None,
+        stack: Box::default(),
     })
 }
 
@@ -100,6 +148,24 @@ mod tests {
         assert_eq!((seen.device.as_str(), seen.point, seen.tunnel), ("eth0", Point::Queue, Tunnel::Vxlan));
         assert_eq!(seen.route.source, IpAddr::from([10, 0, 0, 1]));
         assert_eq!((seen.seq, seen.len), (7, 9));
+    }
+
+    #[test]
+    fn headers_stack_and_function_follow_the_packet() {
+        let packet = Packet { point: WS_P_FUNCTION as u8, reason: 1, ..packet() };
+        let more = PacketMore { frame: 90, link: 14, headers: 54, ..PacketMore::default() };
+        let mut bytes = [&packet.to_bytes()[..], &more.to_bytes()].concat();
+        bytes.extend(0..WS_M_HEADERS as u8);
+        bytes.extend([0; 8 * WS_M_STACK as usize]);
+        let mut reader = Reader::new(vec!["ip_rcv".into(), "ip_local_deliver".into()], Vec::new());
+        let seen = reader.read(&bytes, &Clock::now()).expect("a record");
+        assert_eq!((seen.function.as_str(), seen.reason, seen.stack.len()), ("ip_local_deliver", 0, 0));
+        let headers = seen.headers.expect("headers");
+        assert_eq!((headers.link_len, headers.frame_len, headers.bytes.len()), (14, 90, 54));
+        assert_eq!(headers.bytes[53], 53);
+        assert_eq!(reader.read(&bytes[..Packet::SIZE + 100], &Clock::now()), None, "it is cut");
+        let unknown = Packet { reason: 2, ..packet }.to_bytes();
+        assert_eq!(reader.read(&unknown, &Clock::now()), None, "no such function was named");
     }
 
     #[test]
