@@ -1,9 +1,9 @@
 //! Sightings as a pcapng file (draft-ietf-opsawg-pcapng) for Wireshark: one interface for each device, and a comment
 //! that says at which point each packet was seen.
 //!
-//! No payload is copied. The headers are those of the packet if the program tells them (`snap`). Otherwise they are made
-//! again from what a sighting has, so identification, acknowledgement number, window and options are not those of the
-//! packet.
+//! No payload is copied. The headers are those of the packet if the program tells them (`snap`). Otherwise they are
+//! made again from what a sighting has, so identification, acknowledgement number, window and options are not those of
+//! the packet.
 
 use super::names::Reason;
 use super::Names;

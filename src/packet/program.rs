@@ -168,18 +168,7 @@ impl Program {
         let snap = doings.clone().map(|doing| if let Doing::Snap(bytes) = doing { *bytes } else { 0 });
         let (snap, stack) = (snap.max().unwrap_or(0), doings.clone().any(|doing| *doing == Doing::Stack));
         let ring_bytes = RING_BYTES;
-        Ok(PacketOptions {
-            filter,
-            only_ends,
-            points,
-            functions,
-            marks,
-            snap,
-            stack,
-            one_flow_of,
-            at_most,
-            ring_bytes,
-        })
+        Ok(PacketOptions { filter, only_ends, points, functions, marks, snap, stack, one_flow_of, at_most, ring_bytes })
     }
 
     /// The path of the query API that names the connections of the filter, and whether they are those of one trace.

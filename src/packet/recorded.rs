@@ -114,7 +114,6 @@ fn selects(filter: &Filter, s: &Sighting) -> bool {
     (filter.protocol == 0 || filter.protocol == protocol)
         && (filter.ether_type != 0 || protocol != NOT_IP)
         && (filter.ether_type == 0 || filter.ether_type == s.route.ether_type())
-
         && (filter.tcp_flags == 0 || filter.tcp_flags & s.flags != 0)
         && port(filter.source_port, &[source_port])
         && port(filter.destination_port, &[destination_port])

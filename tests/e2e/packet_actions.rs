@@ -142,12 +142,15 @@ fn the_stack_of_the_kernel_is_told_with_packets_and_drops() {
     });
     let packets = of_kind(&lines, "packet");
     let has = |packet: &Value, function: &str| {
-        packet["stack"].as_array().is_some_and(|all| all.iter().any(|f| f.as_str().is_some_and(|f| f.contains(function))))
+        packet["stack"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|f| f.as_str().is_some_and(|f| f.contains(function))))
     };
     if packets.iter().any(|packet| has(packet, "?") && packet["stack"].as_array().is_some_and(|all| all.len() < 2)) {
         return skip(test, "the kernel's functions have no names here");
     }
-    let queued: Vec<_> = packets.iter().filter(|p| p["point"] == "queue" && p["netns_name"] == spaces.name(0)).collect();
+    let queued: Vec<_> =
+        packets.iter().filter(|p| p["point"] == "queue" && p["netns_name"] == spaces.name(0)).collect();
     assert_eq!(queued.len(), 20, "{said}");
     assert!(queued.iter().all(|packet| has(packet, "udp_sendmsg")), "{:?}", queued[0]["stack"]);
     let first = queued[0]["stack"][0].as_str().unwrap();
@@ -172,10 +175,8 @@ fn flooded(test: &str, tag: &str, points: &str) -> Option<(Vec<Value>, String)> 
         return None;
     }
     let _counter = spaces.python(1, COUNTER, &["10.214.1.2", "7107"]);
-    let program = format!(
-        "globals:\n  port: 7107\nfilter: {{protocol: udp, port: $port}}\nwhere: {points}\naction: [loss, count, drops]\n\
-         by: flow\n"
-    );
+    let keys = format!("where: {points}\naction: [loss, count, drops]\nby: flow\n");
+    let program = format!("globals:\n  port: 7107\nfilter: {{protocol: udp, port: $port}}\n{keys}");
     Some(traced(&spaces, &[0, 1, 2], &program, || {
         spaces.inside(0, &["python3", "-c", FLOOD, "10.214.1.2", "7107", "600", "500", "7108"]).unwrap();
         spaces.inside(0, &["python3", "-c", FLOOD, "10.214.1.2", "7107", "3", "500", "7109"]).unwrap();

@@ -32,7 +32,7 @@ four, six = b'\\x08\\x00', b'\\x86\\xdd'
 inner = E + four + ip4(17, udp(7140, P))
 frames = [
     E + four + ip4(6, tcp, b'\\x01' * 7 + b'\\x00'),
-    E + six + ip6(0, b'\\x3c\\x00' + pad + b'\\x2c\\x00' + pad + b'\\x11\\x00\\x00\\x00' + b'\\x00\\x00\\x00\\x07' + udp(7140, P)),
+    E + six + ip6(0, b'\\x3c\\x00' + pad + b'\\x2c\\x00' + pad + b'\\x11' + bytes(6) + b'\\x07' + udp(7140, P)),
     E + six + ip6(6, tcp),
     E + four + ip4(17, udp(4789, b'\\x08\\x00\\x00\\x00\\x00\\x00\\x07\\x00' + inner)),
     E + four + ip4(17, udp(6081, b'\\x02\\x00\\x65\\x58\\x00\\x00\\x07\\x00' + bytes(8) + inner)),

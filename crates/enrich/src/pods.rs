@@ -1,5 +1,5 @@
-//! Pods of Kubernetes that run on this machine, and their addresses. Nothing is asked of another machine: the cgroups of
-//! processes name pods by their id, and the kubelet names the folders of their logs after them.
+//! Pods of Kubernetes that run on this machine, and their addresses. Nothing is asked of another machine: the cgroups
+//! of processes name pods by their id, and the kubelet names the folders of their logs after them.
 
 use crate::cgroup;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,10 +167,12 @@ mod tests {
         let own = proc.join(netns);
         fs::write(&own, "").unwrap();
         std::os::unix::fs::symlink(own, folder.join("ns/net")).unwrap();
-        let trie = "Main:\n  +-- 10.244.1.0/24 2 0 2\n     |-- 10.244.1.0\n        /24 link UNICAST\n     |-- 10.244.1.7\n        \
-                    /32 host LOCAL\n     |-- 127.0.0.1\n        /32 host LOCAL\n";
+        let trie = "Main:\n  +-- 10.244.1.0/24 2 0 2\n     |-- 10.244.1.0\n        /24 link UNICAST\n";
+        let own = ["10.244.1.7", "127.0.0.1"].map(|ip| format!("     |-- {ip}\n        /32 host LOCAL\n"));
+        let trie = format!("{trie}{}", own.concat());
         fs::write(folder.join("net/fib_trie"), trie).unwrap();
-        let six = "fd000000000000000000000000000007 02 40 00 80 eth0\n00000000000000000000000000000001 01 80 10 80 lo\n\
+        let six =
+            "fd000000000000000000000000000007 02 40 00 80 eth0\n00000000000000000000000000000001 01 80 10 80 lo\n\
                    fe800000000000000000000000000001 02 40 20 80 eth0\n";
         fs::write(folder.join("net/if_inet6"), six).unwrap();
     }

@@ -58,10 +58,7 @@ pub(crate) fn of_byte(flow: &Flow, byte: u64) -> Told {
         .filter(|(.., sightings)| !sightings.is_empty())
         .collect();
     let first = |sightings: &[(Key, &Seen)]| sightings.first().map_or(u64::MAX, |(_, s)| s.time_ns);
-    let mut passed: Vec<_> = seen
-        .iter()
-        .filter(|(_, hop, _)| is_on_the_way(hop.place.point))
-        .collect();
+    let mut passed: Vec<_> = seen.iter().filter(|(_, hop, _)| is_on_the_way(hop.place.point)).collect();
     passed.sort_by_key(|(.., sightings)| first(sightings));
     let mut attempts: Vec<Attempt> = Vec::new();
     if let Some((n, hop, sightings)) = passed.first() {

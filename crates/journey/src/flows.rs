@@ -171,11 +171,7 @@ impl Flows {
     }
 
     /// What became of the packets at each place of a flow.
-    fn losses<'a>(
-        &'a self,
-        route: Option<&'a Route>,
-        flow: &'a FlowSum,
-    ) -> impl Iterator<Item = (&'a Place, Loss)> {
+    fn losses<'a>(&'a self, route: Option<&'a Route>, flow: &'a FlowSum) -> impl Iterator<Item = (&'a Place, Loss)> {
         flow.places.iter().map(move |(place, at)| {
             let missing = if self.goes_on(route, place) { at.missing } else { 0 };
             (place, Loss { missing, ..*at })

@@ -6,9 +6,9 @@
 //! talks to whom, but not these.
 //!
 //! Read in this order: [`position`] (sighting → interval) → [`flow`] (what was seen of one direction of a connection) →
-//! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`], [`Flows`], [`Live`]. [`passing`] asks
-//! the joiner what devices saw of one message. [`clocks`] compares the clocks of two hosts, and [`captures`] uses it
-//! for capture files of several places. [`meeting`] joins what several hosts saw of the same packets, and
+//! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`], [`Flows`], [`Live`]. [`passing`]
+//! asks the joiner what devices saw of one message. [`clocks`] compares the clocks of two hosts, and [`captures`] uses
+//! it for capture files of several places. [`meeting`] joins what several hosts saw of the same packets, and
 //! [`Acknowledgements`] is what it compares clocks by, where bytes go in one direction only.
 #![forbid(unsafe_code)]
 

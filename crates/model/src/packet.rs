@@ -131,8 +131,8 @@ pub const SYN: u8 = 2;
 /// RST.
 pub const RST: u8 = 4;
 
-/// Stands for the protocol of a frame that is not of IP. (IPv4 and IPv6 have no packet with this one: it is an extension
-/// header.)
+/// Stands for the protocol of a frame that is not of IP. IPv4 and IPv6 have no packet with this one: it is an extension
+/// header.
 pub const NOT_IP: u8 = 0;
 /// Kind of Ethernet frame (IEEE 802): IPv4.
 pub const ETHER_IPV4: u16 = 0x0800;
@@ -217,7 +217,8 @@ pub struct Sighting {
     pub cpu: u16,
     /// Addresses and ports of the sender and the receiver.
     pub route: Route,
-    /// TCP: sequence number of the first byte; ICMP echo: its number; a later fragment: its offset; a mark: the process.
+    /// TCP: sequence number of the first byte; ICMP echo: its number; a later fragment: its offset; a mark: the
+    /// process.
     pub seq: u32,
     /// Bytes of payload; a mark: the thread.
     pub len: u32,

@@ -44,7 +44,8 @@ fn line_of(text: &str, name: &str) -> usize {
 /// The text with the values of its globals. `$$` is a dollar sign; nothing is put into comments.
 pub(super) fn substituted(text: &str) -> Result<String> {
     // A text that is no YAML is told by its reader.
-    let OnlyGlobals { globals } = serde_norway::from_str::<Option<OnlyGlobals>>(text).ok().flatten().unwrap_or_default();
+    let OnlyGlobals { globals } =
+        serde_norway::from_str::<Option<OnlyGlobals>>(text).ok().flatten().unwrap_or_default();
     let mut values = BTreeMap::new();
     for (name, value) in &globals {
         let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

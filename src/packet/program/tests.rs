@@ -62,7 +62,9 @@ fn a_wrong_value_is_an_error_that_names_its_key() {
     assert!(wrong("filter: {port: 1}\nwhere: []").starts_with("line 2: `where` is empty"));
     assert!(wrong("for: 1s\n\naction: []").starts_with("line 3: `action` is empty"));
     assert!(wrong("at_most: 0").starts_with("line 1: `at_most` is 0"));
-    assert!(wrong("[1, 2]").ends_with("each with a value: globals, filter, where, action, by, for, at_most, one_flow_of"));
+    assert!(
+        wrong("[1, 2]").ends_with("each with a value: globals, filter, where, action, by, for, at_most, one_flow_of")
+    );
     assert!(wrong("for: 1s\nfilter: {trace: checkout}").starts_with("line 2: filter.trace: `checkout` is no id"));
     assert!(wrong("filter: {trace: checkout}").contains("32 hex digits"));
     let id = "0123456789abcdef";
@@ -73,7 +75,8 @@ fn a_wrong_value_is_an_error_that_names_its_key() {
 
 #[test]
 fn actions_and_points_may_have_a_value() {
-    let text = "where: [queue, kprobe: ip_rcv, uprobe: /usr/bin/shop:pay]\naction: [record, snap: 64, stack, throughput]\n";
+    let text =
+        "where: [queue, kprobe: ip_rcv, uprobe: /usr/bin/shop:pay]\naction: [record, snap: 64, stack, throughput]\n";
     let program = Program::parse(text).expect("valid");
     assert_eq!(program.actions, [Action::Record, Action::Count]);
     assert!(program.names_functions());
@@ -130,7 +133,8 @@ fn globals_are_put_where_they_are_used() {
     assert_eq!(near, "line 3: unknown global `$wbe`; did you mean `$web`?");
     assert!(wrong("filter:\n  port: $port\n").contains("line 2: unknown global `$port`; name it under `globals`"));
     // A value that does not fit has the line at which it is used.
-    assert!(wrong("globals: {p: http}\nfilter:\n  port: $p\n").contains("`http` is no port: write a number up to 65535 at line 3"));
+    assert!(wrong("globals: {p: http}\nfilter:\n  port: $p\n")
+        .contains("`http` is no port: write a number up to 65535 at line 3"));
     assert!(wrong("globals:\n  a: 1\n  b: 'x # y'\n").starts_with("line 3: globals.b: `x # y` has a character"));
     assert!(wrong("globals:\n  a-b: 1\n").starts_with("line 2: globals.a-b: a name has letters"));
     assert!(wrong("globals:\n  a: {b: 1}\n").contains("globals.a: a global is a text"));

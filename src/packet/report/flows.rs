@@ -15,9 +15,13 @@ fn percent(loss: &Loss) -> String {
     format!("{:.2} %", loss.share() * 100.0)
 }
 
-/// The places from which packets go on, in the order of the way, each with the place to which most of them go.
-fn hops<'a>(flows: &'a Flows, summary: &'a Summary) -> Vec<(&'a Place, &'a Place, Loss)> {
-    let all = flows.places();
+/// A place, the one to which most packets go on from there, and what became of all.
+type Hop<'a> = (&'a Place, Option<&'a Place>, Loss);
+
+/// The places from which packets go on, in the order of the way; then those at which packets only end, as far as the
+/// kernel dropped some.
+fn hops<'a>(flows: &'a Flows, summary: &'a Summary) -> Vec<Hop<'a>> {
+    let mut all = flows.places();
     let mut hops: Vec<(&Place, &Place, usize)> = Vec::new();
     for (leg, times) in summary.legs() {
         match hops.iter_mut().find(|(from, ..)| *from == &leg.from) {
@@ -26,8 +30,13 @@ fn hops<'a>(flows: &'a Flows, summary: &'a Summary) -> Vec<(&'a Place, &'a Place
             None => hops.push((&leg.from, &leg.to, times.count())),
         }
     }
-    let of = |(from, to, _)| all.get(from).map(|loss| (from, to, *loss));
-    hops.into_iter().filter_map(of).collect()
+    let mut hops: Vec<Hop<'a>> =
+        hops.into_iter().filter_map(|(from, to, _)| all.remove(from).map(|loss| (from, Some(to), loss))).collect();
+    let mut ends: Vec<Hop<'a>> = all.into_iter().map(|(place, loss)| (place, None, loss)).collect();
+    ends.retain(|(.., loss)| loss.lost() > 0);
+    ends.sort_by_key(|(place, ..)| *place);
+    hops.extend(ends);
+    hops
 }
 
 pub(super) fn loss_table(flows: &Flows, summary: &Summary, names: &Names, out: &mut String) -> Result<()> {
@@ -39,7 +48,8 @@ pub(super) fn loss_table(flows: &Flows, summary: &Summary, names: &Names, out: &
     write!(out, "{after:<34} {before:<34} {:>8} {:>8} ", "packets", "lost")?;
     writeln!(out, "{:>8} {:>8} {:>8}", "share", "dropped", "missing")?;
     for (from, to, loss) in hops {
-        let (from, to, lost, share) = (names.place(from), names.place(to), loss.lost(), percent(&loss));
+        let (from, to, lost, share) =
+            (names.place(from), to.map_or_else(String::new, |to| names.place(to)), loss.lost(), percent(&loss));
         let Loss { packets, dropped, missing, .. } = loss;
         writeln!(out, "{from:<34} {to:<34} {packets:>8} {lost:>8} {share:>8} {dropped:>8} {missing:>8}")?;
     }
@@ -53,9 +63,7 @@ fn told(loss: &Loss) -> Value {
 }
 
 pub(super) fn loss_lines(flows: &Flows, summary: &Summary) -> Vec<Value> {
-    let line = |(from, to, loss): &(&Place, &Place, Loss)| {
-        json!({"kind": "loss", "place": from, "next": to, "loss": told(loss)})
-    };
+    let line = |(from, to, loss): &Hop<'_>| json!({"kind": "loss", "place": from, "next": to, "loss": told(loss)});
     hops(flows, summary).iter().map(line).collect()
 }
 

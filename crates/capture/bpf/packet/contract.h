@@ -13,7 +13,7 @@ enum ws_packet_point {
 	WS_P_READY = 5,	  /* the reader is told; `seq` is the end of what it can read */
 	WS_P_COPIED = 6,  /* copied to the reader */
 	WS_P_DROP = 7,
-	WS_P_RESENT = 8, /* TCP has sent the segment again */
+	WS_P_RESENT = 8,   /* TCP has sent the segment again */
 	WS_P_FUNCTION = 9, /* a function of the kernel that the user names; `reason` is its number */
 	WS_P_MARK = 10,	   /* a program has called a function that the user names, see below */
 };

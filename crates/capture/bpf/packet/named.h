@@ -3,7 +3,7 @@
 #ifndef WS_PACKET_NAMED_H
 #define WS_PACKET_NAMED_H
 
-/* The cookie of a function of the kernel: its number, and in the second byte the argument that is the packet, from 1. */
+/* The cookie of a function of the kernel: its number; in the second byte the argument that is the packet, from 1. */
 static __always_inline struct sk_buff *packet_argument(struct pt_regs *ctx, __u64 cookie)
 {
 	switch (cookie >> 8 & 0xff) {

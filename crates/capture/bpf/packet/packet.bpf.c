@@ -17,6 +17,7 @@
 #include "packet/select.h"
 #include "packet/plain.h"
 #include "packet/parse.h"
+#include "packet/other.h"
 #include "packet/tell.h"
 #include "packet/points.h"
 #include "packet/named.h"

@@ -30,9 +30,9 @@ struct {
 
 /* Set before load. 0 or an empty mask: any. */
 const volatile bool any_netns = false;
-const volatile bool only_ends = false; /* one end must be in packet_ends */
+const volatile bool only_ends = false;	/* one end must be in packet_ends */
 const volatile bool only_hosts = false; /* the address of one end must be there, with port 0 */
-const volatile __u32 only_netns = 0;   /* if one namespace is chosen */
+const volatile __u32 only_netns = 0;	/* if one namespace is chosen */
 const volatile __u64 source_address[2] = {};
 const volatile __u64 source_mask[2] = {};
 const volatile __u64 destination_address[2] = {};
@@ -49,7 +49,7 @@ const volatile __u32 device_count = 0;
 const volatile __u64 device_names[2 * WS_MAX_DEVICES] = {};
 const volatile __u32 one_flow_of = 0;
 const volatile __u64 at_most = 0;
-const volatile __u8 snap_bytes = 0;    /* of headers, with each packet */
+const volatile __u8 snap_bytes = 0;	/* of headers, with each packet */
 const volatile bool with_stack = false; /* of the kernel, with each packet */
 
 /* Read by user space. */

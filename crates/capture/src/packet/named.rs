@@ -47,9 +47,10 @@ fn argument(btf: &Btf<'_>, name: &str) -> Result<u64, String> {
         Some(of.name()? == "sk_buff")
     };
     let found = FuncProto::try_from(function.referenced_type()).ok().and_then(|arguments| {
-        arguments.iter().take(ARGUMENTS).position(|argument| {
-            btf.type_by_id::<BtfType<'_>>(argument.ty).and_then(is_packet).unwrap_or_default()
-        })
+        arguments
+            .iter()
+            .take(ARGUMENTS)
+            .position(|argument| btf.type_by_id::<BtfType<'_>>(argument.ty).and_then(is_packet).unwrap_or_default())
     });
     found.map(|n| n as u64 + 1).ok_or_else(|| {
         format!("`{name}` takes no packet: none of its first {ARGUMENTS} arguments is a `struct sk_buff *`")
