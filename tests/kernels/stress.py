@@ -1,6 +1,7 @@
 """In the guest: traces a load of TLS that never pauses, and compares the spans with the requests that were sent."""
 
 import collections
+import contextlib
 import glob
 import json
 import os
@@ -27,15 +28,24 @@ def counters():
     return {f"{stage}.{c['name']}": int(c["value"]) for stage, c in of if wanted(c)}
 
 
+def descriptors(pid):
+    """What the kernel says of each open file of a process. One may be closed meanwhile."""
+    infos = []
+    for path in glob.glob(f"/proc/{pid}/fdinfo/*"):
+        with contextlib.suppress(FileNotFoundError), open(path) as info:
+            infos.append(info.read())
+    return infos
+
+
 def missed(pid):
     """Runs of programs that the kernel left out, because a task on the same processor was within the program."""
-    infos = [open(path).read() for path in glob.glob(f"/proc/{pid}/fdinfo/*")]
+    infos = descriptors(pid)
     return sum(int(n) for info in infos for n in re.findall(r"^recursion_misses:\s*(\d+)", info, re.M))
 
 
 def links(pid):
     """Probes that wirespan has placed, as links of BPF."""
-    infos = [open(path).read() for path in glob.glob(f"/proc/{pid}/fdinfo/*")]
+    infos = descriptors(pid)
     return sum("link_type:" in info for info in infos)
 
 

@@ -6,19 +6,16 @@
 /* The cookie of a function of the kernel: its number; in the second byte the argument that is the packet, from 1. */
 static __always_inline struct sk_buff *packet_argument(struct pt_regs *ctx, __u64 cookie)
 {
-	switch (cookie >> 8 & 0xff) {
-	case 1:
-		return (void *)WS_FN_ARG1(ctx);
-	case 2:
-		return (void *)WS_FN_ARG2(ctx);
-	case 3:
-		return (void *)WS_FN_ARG3(ctx);
-	case 4:
-		return (void *)WS_FN_ARG4(ctx);
-	case 5:
-		return (void *)WS_FN_ARG5(ctx);
+	__u64 all[] = { WS_FN_ARG1(ctx), WS_FN_ARG2(ctx), WS_FN_ARG3(ctx), WS_FN_ARG4(ctx), WS_FN_ARG5(ctx) };
+	__u64 chosen = 0, which = cookie >> 8 & 0xff;
+
+	/* Each is read before one is chosen: the verifier takes no offset into the registers that it does not know. */
+	for (int i = 0; i < 5; i++) {
+		barrier_var(all[i]);
+		if (which == i + 1)
+			chosen = all[i];
 	}
-	return NULL;
+	return (void *)chosen;
 }
 
 /* Only for kernels with kprobes. A function may have the packet before its headers are known: then it is not told. */
