@@ -183,6 +183,7 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
         }
         let ends = stop.came() || started.elapsed() >= limit || packets.at_limit();
         if ends {
+            report.end_at(packets.packets().time());
             packets.detach();
         }
         packets.drain(&mut seen);

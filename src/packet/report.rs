@@ -89,6 +89,11 @@ impl Report {
         self.actions = actions.to_vec();
     }
 
+    /// Packets are seen until this time; what was last seen long before it is not on its way any more.
+    pub(crate) fn end_at(&mut self, time_ns: u64) {
+        self.latest_ns = self.latest_ns.max(time_ns);
+    }
+
     fn has(&self, action: Action) -> bool {
         self.actions.contains(&action)
     }

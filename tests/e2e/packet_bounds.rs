@@ -51,15 +51,17 @@ fn nothing_is_attached_unless_a_program_runs() {
         up.wait_for("Ctrl-C ends");
         (up, ui)
     };
-    let (plain, _) = up(&[]);
-    let (ready, ui) = up(&["--packet-programs"]);
     let settled = |of: &Running| {
         // What is loaded on demand comes within a second or two.
         std::thread::sleep(Duration::from_secs(3));
         held(of.pid())
     };
+    let (plain, _) = up(&[]);
+    let without = settled(&plain);
+    plain.end();
+    let (ready, ui) = up(&["--packet-programs"]);
     let idle = settled(&ready);
-    assert_eq!(idle, settled(&plain), "an agent that may run packet programs, and one that may not");
+    assert_eq!(idle, without, "an agent that may run packet programs, and one that may not");
     let netns = format!("[{}, {}]", spaces.name(0), spaces.name(1));
     let program = format!("filter: {{protocol: udp, port: 7130, netns: {netns}}}\nwhere: [queue, receive]\nfor: 60s\n");
     assert_eq!(ask(&ui, Some(&program)).0, 200);
@@ -67,7 +69,6 @@ fn nothing_is_attached_unless_a_program_runs() {
     assert!(count(&held(ready.pid())) >= count(&idle) + 4, "{idle:?}, now {:?}", held(ready.pid()));
     ask(&ui, Some(""));
     within(Duration::from_secs(20), "all is detached", || (held(ready.pid()) == idle).then_some(()));
-    plain.end();
     ready.end();
 }
 

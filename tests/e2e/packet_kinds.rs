@@ -75,22 +75,28 @@ fn one_version_of_ip_is_chosen() {
 }
 
 /// A cgroup that is named as that of a container in a pod, removed at the end.
-struct Pod(PathBuf);
+struct Pod {
+    own: PathBuf,
+    mount: PathBuf,
+}
 
 impl Pod {
     fn new(uid: &str) -> Option<Self> {
-        let whole = PathBuf::from("/sys/fs/cgroup").join(format!("wspod{}", std::process::id()));
-        let pod = Pod(whole.join(format!("kubepods/besteffort/pod{uid}/{}", "ab".repeat(32))));
-        std::fs::create_dir_all(&pod.0).ok()?;
-        pod.0.join("cgroup.procs").exists().then_some(pod)
+        let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
+        let mount = mounts.lines().find(|line| line.starts_with("cgroup2 "))?.split(' ').nth(1)?;
+        let mount = PathBuf::from(mount);
+        let own = format!("wspod{}/kubepods/besteffort/pod{uid}/{}", std::process::id(), "ab".repeat(32));
+        let pod = Pod { own: mount.join(own), mount };
+        std::fs::create_dir_all(&pod.own).ok()?;
+        Some(pod)
     }
 }
 
 impl Drop for Pod {
     fn drop(&mut self) {
-        let mut folder = self.0.as_path();
+        let mut folder = self.own.as_path();
         while std::fs::remove_dir(folder).is_ok() {
-            let Some(above) = folder.parent().filter(|above| above.to_str() != Some("/sys/fs/cgroup")) else { return };
+            let Some(above) = folder.parent().filter(|above| *above != self.mount) else { return };
             folder = above;
         }
     }
@@ -103,15 +109,12 @@ fn packets_of_a_pod_are_told_on_all_of_their_way() {
         return;
     }
     let uid = format!("0a1b2c3d-1111-2222-3333-{:012x}", std::process::id());
-    let Some(pod) = Pod::new(&uid) else { return skip(test, "needs cgroups of version 2 that root may make") };
     let Some(spaces) = made(test, bridged("kp")) else { return };
+    // Dropped after the processes in it have ended.
+    let Some(pod) = Pod::new(&uid) else { return skip(test, "no cgroup of version 2 can be made here") };
     let server = spaces.python(1, SERVER, &["10.214.1.2", "7111"]);
     let _other = spaces.python(2, SERVER, &["127.0.0.1", "7111"]);
-    let python = crate::harness::eventually("the process in the namespace", || {
-        let is_listening = std::fs::read_to_string(format!("/proc/{}/cmdline", server.pid())).ok()?;
-        is_listening.contains("7111").then(|| server.pid())
-    });
-    std::fs::write(pod.0.join("cgroup.procs"), python.to_string()).unwrap();
+    std::fs::write(pod.own.join("cgroup.procs"), server.pid().to_string()).unwrap();
     let program = format!("filter: {{workload: '{uid}'}}\naction: [record, journeys]\n");
     let (lines, said) = traced(&spaces, &[0, 1, 2], &program, || {
         spaces.inside(0, &["python3", "-c", CLIENT, "10.214.1.2", "7111", "5"]).unwrap();
