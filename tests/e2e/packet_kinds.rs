@@ -27,12 +27,14 @@ fn requests_of_arp_are_followed_through_a_bridge() {
     });
     let packets = of_kind(&lines, "packet");
     let arp = |p: &&Value| (&p["route"]["protocol"], &p["route"]["source_port"]) == (&0.into(), &0x0806.into());
-    assert!(!packets.is_empty() && packets.iter().all(|p| arp(&p)), "{packets:?} {said}");
+    assert!(!packets.is_empty() && packets.iter().all(|p| arp(p)), "{packets:?} {said}");
     let of = |from: &str, to: &str, operation: u16| {
         let is = |j: &&Value| {
             let route = &j["route"];
             route["source"] == from && route["destination"] == to && route["destination_port"] == operation
         };
+        // A bridge itself gets what is sent to all.
+        let way = |j: &Value| way(j).into_iter().filter(|step| step != "receive br0").collect::<Vec<_>>();
         of_kind(&lines, "journey").into_iter().filter(is).map(way).collect::<Vec<_>>()
     };
     let there = ["queue eth0", "xmit eth0", "receive porta", "queue portb", "xmit portb", "receive eth0"];
@@ -56,7 +58,7 @@ fn one_version_of_ip_is_chosen() {
     let Some(spaces) = made(test, bridged("ki")) else { return };
     let _four = spaces.python(1, SERVER, &["10.214.1.2", "7110"]);
     let _six = spaces.python(1, SERVER, &["fd14::2", "7110"]);
-    for (kind, address) in [("ipv4", "10.214.1.1"), ("ipv6", "fd14::1")] {
+    for (kind, is_six) in [("ipv4", false), ("ipv6", true)] {
         let program = format!("filter: {{ether_type: {kind}, port: 7110}}\naction: [record]\n");
         let (lines, said) = traced(&spaces, &[0, 1, 2], &program, || {
             for server in ["10.214.1.2", "fd14::2"] {
@@ -66,8 +68,8 @@ fn one_version_of_ip_is_chosen() {
         let packets = of_kind(&lines, "packet");
         assert!(packets.len() > 50, "{said}");
         for packet in &packets {
-            let ends = [&packet["route"]["source"], &packet["route"]["destination"]];
-            assert!(ends.contains(&&Value::from(address)), "{kind}: {packet}");
+            let ends = ["source", "destination"].map(|end| packet["route"][end].as_str().unwrap().contains(':'));
+            assert_eq!(ends, [is_six; 2], "{kind}: {packet}");
         }
         let points: std::collections::BTreeSet<_> = packets.iter().map(|p| p["point"].to_string()).collect();
         assert!(points.contains("\"tcp\"") && points.contains("\"receive\""), "at sockets, too: {points:?}");
