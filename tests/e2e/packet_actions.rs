@@ -59,7 +59,7 @@ fn headers_are_told_as_they_are_and_payload_is_not() {
             assert_eq!(bytes.len(), tcp + head, "link, network and transport headers: {packet}");
             assert_eq!(packet["headers"]["frame_len"].as_u64().unwrap() as usize, tcp + head + 100, "{packet}");
             let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
-            assert_eq!(word(tcp) & 0xffff, number.into());
+            assert_eq!(word(tcp) & 0xffff, u32::from(number));
             assert_eq!(u64::from(word(tcp + 4)), packet["seq"].as_u64().unwrap(), "{packet}");
             assert!(!bytes.windows(4).any(|w| w == b"xxxx"), "payload: {packet}");
         }

@@ -124,10 +124,10 @@ fn kinds_of_frames_have_no_keys_of_ip() {
 fn globals_are_put_where_they_are_used() {
     let text = "globals:\n  web: 10.0.0.1\n  api_port: 8080\n  spots: [queue, xmit]\n\
                 filter: {address: $web, port: $api_port, service: 'a$$b'} # $not_this\nwhere: $spots\n";
-    let options = Program::parse(&text).expect("valid").options(&[]).expect("valid");
+    let options = Program::parse(text).expect("valid").options(&[]).expect("valid");
     assert_eq!((options.filter.port, &options.points[..]), (8080, &[Point::Queue, Point::Xmit][..]));
     assert!(options.filter.address.has([10, 0, 0, 1].into()));
-    assert_eq!(Program::parse(&text).expect("valid").keys.filter.service.as_deref(), Some("a$b"));
+    assert_eq!(Program::parse(text).expect("valid").keys.filter.service.as_deref(), Some("a$b"));
     let wrong = |text: &str| format!("{:#}", Program::parse(text).expect_err("wrong"));
     let near = wrong("globals: {web: 10.0.0.1}\nfilter:\n  address: $wbe\n");
     assert_eq!(near, "line 3: unknown global `$wbe`; did you mean `$web`?");
