@@ -52,9 +52,15 @@ fn nothing_is_attached_unless_a_program_runs() {
         (up, ui)
     };
     let settled = |of: &Running| {
-        // What is loaded on demand comes within a second or two.
-        std::thread::sleep(Duration::from_secs(3));
-        held(of.pid())
+        // Some programs are loaded after the start, and when they are needed: until nothing has changed for four seconds.
+        let (mut last, mut since) = (held(of.pid()), Instant::now());
+        within(Duration::from_secs(120), "no more is loaded", || {
+            let now = held(of.pid());
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            (since.elapsed() > Duration::from_secs(4)).then(|| last.clone())
+        })
     };
     let (plain, _) = up(&[]);
     let without = settled(&plain);
