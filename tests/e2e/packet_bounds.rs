@@ -52,7 +52,7 @@ fn nothing_is_attached_unless_a_program_runs() {
         (up, ui)
     };
     let settled = |of: &Running| {
-        // Some programs are loaded after the start, and when they are needed: until nothing has changed for four seconds.
+        // Some programs are loaded after the start, and when they are needed.
         let (mut last, mut since) = (held(of.pid()), Instant::now());
         within(Duration::from_secs(120), "no more is loaded", || {
             let now = held(of.pid());
