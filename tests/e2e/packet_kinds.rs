@@ -27,7 +27,7 @@ fn requests_of_arp_are_followed_through_a_bridge() {
     });
     let packets = of_kind(&lines, "packet");
     let arp = |p: &&Value| (&p["route"]["protocol"], &p["route"]["source_port"]) == (&0.into(), &0x0806.into());
-    assert!(!packets.is_empty() && packets.iter().all(|p| arp(p)), "{packets:?} {said}");
+    assert!(!packets.is_empty() && packets.iter().all(arp), "{packets:?} {said}");
     let of = |from: &str, to: &str, operation: u16| {
         let is = |j: &&Value| {
             let route = &j["route"];
