@@ -85,8 +85,22 @@ def field_java(name, sources):
     folder, classes = CACHE / f"field_java_{name}", CACHE / f"field_java_{name}-classes"
     copy_jars(home / "pom.xml", name, folder)
     shutil.rmtree(classes, ignore_errors=True)
-    run("javac", "-parameters", "-nowarn", "-d", classes, "-cp", f"{folder}/*", *(home / s for s in sources))
+    of = (*(home / s for s in sources),)
+    if of[0].suffix == ".kt":
+        kotlinc(classes, folder, of)
+    else:
+        run("javac", "-parameters", "-nowarn", "-d", classes, "-cp", f"{folder}/*", *of)
     shutil.copy(home / "application.properties", classes)
+
+
+def kotlinc(classes, folder, sources):
+    """The compiler of Kotlin, which is a library, too."""
+    compiler, main = CACHE / "kotlinc", "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler"
+    copy_jars(HERE.parent / "field" / "java" / "pom.xml", "kotlinc", compiler)
+    jars = os.pathsep.join(str(jar) for jar in sorted(folder.glob("*.jar")))
+    options = ("-no-stdlib", "-no-reflect", "-jvm-target", "17", "-cp", jars, "-d", classes)
+    run("java", "-cp", f"{compiler}/*", main, *options, *sources)
+    shutil.rmtree(compiler)
 
 
 def wheels(folder, package, *more):
@@ -145,6 +159,7 @@ FIELD_JAVA = {
     "vertx": ["Vertx.java"],
     "javalin": ["Javalin.java"],
     "grpc": ["Grpc.java", "GrpcServer.java"],
+    "ktor": ["Ktor.kt"],
 }
 
 

@@ -28,6 +28,7 @@ webflux, vertx, javalin = java("webflux", "Webflux"), java("vertx", "Vertx"), ja
 tomcat_tls = java(
     "tomcat", "Tomcat", SERVER_SSL_CERTIFICATE="${TLS_CERT}", SERVER_SSL_CERTIFICATE_PRIVATE_KEY="${TLS_KEY}"
 )
+ktor_netty, ktor_cio = java("ktor", "KtorNetty"), java("ktor", "KtorCio")
 virtual = java("virtual", "Virtual", java=str(JAVA25), SPRING_THREADS_VIRTUAL_ENABLED="true")
 
 # The same applications on the other database.
@@ -114,5 +115,19 @@ STACKS = {
         GRPC_JAVA,
         routes=("seq", "par", "list", "async"),
         back=java("grpc", "GrpcServer"),
+    ),
+    "ktor": Stack(
+        "Kotlin: Ktor on Netty, its CIO client, JDBC, coroutines of Lettuce in front of Ktor's CIO engine, R2DBC",
+        ktor_netty,
+        MULTIPLEXED_JAVA,
+        routes=(*ROUTES, "later"),
+        back=ktor_cio,
+    ),
+    "ktor-cio": Stack(
+        "Kotlin: Ktor's CIO engine, Apache's client, R2DBC, coroutines of Lettuce in front of Javalin",
+        ktor_cio,
+        REACTORS,
+        routes=(*ROUTES, "later"),
+        back=javalin,
     ),
 }
