@@ -160,6 +160,7 @@ FIELD_JAVA = {
     "javalin": ["Javalin.java"],
     "grpc": ["Grpc.java", "GrpcServer.java"],
     "ktor": ["Ktor.kt"],
+    "micronaut": ["Micronaut.java"],
 }
 
 

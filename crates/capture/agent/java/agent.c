@@ -32,6 +32,10 @@ WATCHED(wirespan_java_takes)
 WATCHED(wirespan_java_turns)
 WATCHED(wirespan_java_idle)
 WATCHED(wirespan_java_seals)
+WATCHED(wirespan_java_suspends)
+WATCHED(wirespan_java_proceeds)
+WATCHED(wirespan_java_starts)
+WATCHED(wirespan_java_receives)
 #define UNUSED __attribute__((unused))
 #define PLAINTEXT UNUSED const uint8_t *bytes, UNUSED long shown, UNUSED long length, UNUSED long connection
 /* They are called from here: with other parameters than the caller's, the compiler may drop arguments. */
@@ -56,6 +60,8 @@ static const struct native FUNCTIONS[] = {
 	{ "gets", "(I)V", wirespan_java_gets },		  { "ends", "()V", wirespan_java_ends },
 	{ "takes", "(I)V", wirespan_java_takes },	  { "idle", "()V", wirespan_java_idle },
 	{ "turns", "(I)V", wirespan_java_turns },	  { "seals", "(I)V", wirespan_java_seals },
+	{ "suspends", "(I)V", wirespan_java_suspends },	  { "proceeds", "(I)V", wirespan_java_proceeds },
+	{ "starts", "()V", wirespan_java_starts },	  { "receives", "(I)V", wirespan_java_receives },
 	{ "writes", WRITES_DESCRIPTOR, writes },	  { "reads", READS_DESCRIPTOR, reads },
 };
 

@@ -94,12 +94,12 @@ static void plan_insertions(const struct change *c, struct moves *m, uint8_t act
 	static const uint8_t opened[] = { DUP, ALOAD_0 };
 	uint8_t load = (action == STREAMS || action == FRAMES ? ILOAD_0 : ALOAD_0) + slot;
 
-	if (action == IDLES || action == ENDS)
+	if (action == IDLES || action == ENDS || action == STARTS)
 		load = NOP;
 	m->wraps = action >= WRAPS;
 	if (action == OPENED)
 		m->last = insertion_of(opened, sizeof(opened), c->at_entry[action]);
-	else if (action == BORN)
+	else if (action == BORN || action == SUSPENDED)
 		m->last = insertion_of(&load, 1, c->at_entry[action]);
 	else if (action == SEALED)
 		m->first = insertion_of(sealed, sizeof(sealed), c->at_entry[action]);

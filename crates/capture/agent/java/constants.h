@@ -93,6 +93,11 @@ static void add_constants(struct change *c)
 	c->at_entry[STREAMS] = add_method(&pool, METHOD, helper, "stream", "(I)V");
 	c->at_entry[WRAPS] = add_method(&pool, METHOD, helper, "resume", "(Ljava/lang/Object;)V");
 	c->at_entry[BEGINS] = c->at_entry[WRAPS];
+	c->at_entry[SUSPENDS] = add_method(&pool, METHOD, helper, "suspend", "(Ljava/lang/Object;)V");
+	c->at_entry[SUSPENDED] = c->at_entry[SUSPENDS];
+	c->at_entry[RECEIVES] = add_method(&pool, METHOD, helper, "receive", "(Ljava/lang/Object;)V");
+	c->at_entry[CONTINUES] = add_method(&pool, METHOD, helper, "proceed", "(Ljava/lang/Object;)V");
+	c->at_entry[STARTS] = add_method(&pool, METHOD, helper, "start", "()V");
 	c->at_entry[FRAMES] = add_method(&pool, METHOD, helper, "frame", "(I)V");
 	c->at_entry[TAKES] = add_method(&pool, METHOD, helper, "take", "(Ljava/lang/Object;)V");
 	c->at_entry[TURNS] = add_method(&pool, METHOD, helper, "turn", "(Ljava/lang/Object;)V");

@@ -6,6 +6,7 @@
  *   public final class Facts {
  *       public static native void submitted(int id), begins(int id), resumes(int id), ends();
  *       public static native void takes(int id), turns(int id), idle(), seals(int id);
+ *       public static native void suspends(int id), proceeds(int id), starts(), receives(int id);
  *       public static native void sends(int stream), gets(int stream);
  *       public static native void writes(Object record, Object cipher, int type, Object buffer);
  *       public static native void reads(Object plaintext, Object context);
@@ -14,9 +15,9 @@
  *   package java.util.concurrent;
  *   public final class WirespanTasks {
  *       public static void submit(Object o) { Facts.submitted(System.identityHashCode(o)); }
- *       … the same for resume(), take(), turn(), seal(): resumes(), takes(), turns(), seals()
+ *       … the same for resume(), take(), turn(), seal(), suspend(), proceed(), receive(): resumes(), …
  *       public static void stream(int number) { Facts.sends(number); }
- *       … the same for frame(), end(), idle(), write(), read(): gets(), ends(), idle(), writes(), reads()
+ *       … the same for frame(), end(), idle(), start(), write(), read(): gets(), ends(), idle(), …
  *       public static void run(Runnable task) { Facts.begins(…); try { task.run(); } finally { Facts.ends(); } }
  *       public static boolean exec(ForkJoinTask task) { as run(), with task.exec() }
  *       public static CompletableFuture fire(CompletableFuture.Completion c, int mode) { …, with c.tryFire(mode) }
@@ -230,6 +231,10 @@ static size_t make_facts(uint8_t *bytes)
 		{ .name = "idle", .descriptor = "()V" },
 		{ .name = "turns", .descriptor = "(I)V" },
 		{ .name = "seals", .descriptor = "(I)V" },
+		{ .name = "suspends", .descriptor = "(I)V" },
+		{ .name = "proceeds", .descriptor = "(I)V" },
+		{ .name = "starts", .descriptor = "()V" },
+		{ .name = "receives", .descriptor = "(I)V" },
 		{ .name = "writes", .descriptor = WRITES_DESCRIPTOR },
 		{ .name = "reads", .descriptor = READS_DESCRIPTOR },
 	};
@@ -252,7 +257,7 @@ static size_t make_helper(uint8_t *bytes)
 	struct writer w = { .at = bytes, .room = HELPER_ROOM }, methods = { .at = room, .room = HELPER_ROOM };
 	struct pool pool = { .to = &w, .count = 1 };
 	uint32_t helper, top, code, facts, hash, submitted, begins, resumes, sends, gets, ends, takes, turns, idle;
-	uint32_t run, exec, fire, seals, writes, reads;
+	uint32_t run, exec, fire, seals, writes, reads, suspends, proceeds, starts, receives;
 
 	begin_class(&w, &pool, &helper, &top, HELPER);
 	code = add_text(&pool, "Code");
@@ -269,6 +274,10 @@ static size_t make_helper(uint8_t *bytes)
 	turns = add_method(&pool, METHOD, facts, "turns", "(I)V");
 	idle = add_method(&pool, METHOD, facts, "idle", "()V");
 	seals = add_method(&pool, METHOD, facts, "seals", "(I)V");
+	suspends = add_method(&pool, METHOD, facts, "suspends", "(I)V");
+	proceeds = add_method(&pool, METHOD, facts, "proceeds", "(I)V");
+	receives = add_method(&pool, METHOD, facts, "receives", "(I)V");
+	starts = add_method(&pool, METHOD, facts, "starts", "()V");
 	writes = add_method(&pool, METHOD, facts, "writes", WRITES_DESCRIPTOR);
 	reads = add_method(&pool, METHOD, facts, "reads", READS_DESCRIPTOR);
 	run = add_method(&pool, INTERFACE_METHOD, add_class(&pool, "java/lang/Runnable"), "run", "()V");
@@ -284,6 +293,10 @@ static size_t make_helper(uint8_t *bytes)
 		{ "turn", "(Ljava/lang/Object;)V", turns, 0, 0, RETURN, false },
 		{ "idle", "()V", idle, 0, 0, RETURN, false },
 		{ "seal", "(Ljava/lang/Object;)V", seals, 0, 0, RETURN, false },
+		{ "suspend", "(Ljava/lang/Object;)V", suspends, 0, 0, RETURN, false },
+		{ "proceed", "(Ljava/lang/Object;)V", proceeds, 0, 0, RETURN, false },
+		{ "receive", "(Ljava/lang/Object;)V", receives, 0, 0, RETURN, false },
+		{ "start", "()V", starts, 0, 0, RETURN, false },
 		{ "write", WRITES_DESCRIPTOR, writes, 0, 0, RETURN, true },
 		{ "read", READS_DESCRIPTOR, reads, 0, 0, RETURN, true },
 		{ "run", "(Ljava/lang/Runnable;)V", begins, run, INVOKEINTERFACE, RETURN, false },

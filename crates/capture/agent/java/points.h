@@ -8,23 +8,28 @@
 
 /* What is done in a method. "The object" is the argument in slot `slot`; slot 0 is the object of the method itself. */
 enum action {
-	SUBMITS, /* at its begin: the object gets the cause that acts now */
-	BORN,	 /* at its end: the same; it is a constructor */
-	BEGINS,	 /* at its begin: the cause of the object acts, until an ENDS */
-	ENDS,	 /* at its begin: what a BEGINS has begun ends */
-	TAKES,	 /* at its begin: a worker runs the object next, until it is idle */
-	IDLES,	 /* at its begin: a worker is idle */
-	SEALS,	 /* at its begin: a connection of TLS, the object, is about to encrypt something */
-	SEALED,	 /* at its begin: a record of TLS is encrypted from a buffer */
-	WRITTEN, /* the same for one that is written to a socket: the object is the connection */
-	OPENED,	 /* at its end: a record of TLS was read, and what it holds is the result */
-	TURNS,	 /* at its begin: the cause of the object acts until the method around ends */
-	STREAMS, /* as SUBMITS for the number of a stream of HTTP/2 whose request is about to be written */
-	WRAPS,	 /* from its begin to its end the cause of the object acts */
-	FRAMES,	 /* the same for the number of a stream from which a frame has come */
-	RUNS,	 /* calls of `Runnable.run()` in it: as WRAPS with the Runnable, which is forgotten then */
-	EXECS,	 /* the same for ForkJoinTask.exec() */
-	FIRES,	 /* the same for CompletableFuture's Completion.tryFire() */
+	SUBMITS,   /* at its begin: the object gets the cause that acts now */
+	BORN,	   /* at its end: the same; it is a constructor */
+	SUSPENDS,  /* at its begin: as SUBMITS for a continuation of a coroutine, whose own cause it stays */
+	SUSPENDED, /* at its end: the same; it is a constructor */
+	RECEIVES,  /* at its begin: a coroutine without a cause of its own acts for that of the object */
+	BEGINS,	   /* at its begin: the cause of the object acts, until an ENDS */
+	ENDS,	   /* at its begin: what a BEGINS has begun ends */
+	TAKES,	   /* at its begin: a worker runs the object next, until it is idle */
+	IDLES,	   /* at its begin: a worker is idle */
+	SEALS,	   /* at its begin: a connection of TLS, the object, is about to encrypt something */
+	SEALED,	   /* at its begin: a record of TLS is encrypted from a buffer */
+	WRITTEN,   /* the same for one that is written to a socket: the object is the connection */
+	OPENED,	   /* at its end: a record of TLS was read, and what it holds is the result */
+	TURNS,	   /* at its begin: the cause of the object acts until the method around ends */
+	STREAMS,   /* as SUBMITS for the number of a stream of HTTP/2 whose request is about to be written */
+	WRAPS,	   /* from its begin to its end the cause of the object acts */
+	FRAMES,	   /* the same for the number of a stream from which a frame has come */
+	CONTINUES, /* the same for a continuation; without a cause of its own, the cause that acted before acts on */
+	STARTS,	   /* from its begin to its end a new coroutine acts for the cause that acts now, as its own */
+	RUNS,	   /* calls of `Runnable.run()` in it: as WRAPS with the Runnable, which is forgotten then */
+	EXECS,	   /* the same for ForkJoinTask.exec() */
+	FIRES,	   /* the same for CompletableFuture's Completion.tryFire() */
 };
 
 #define ENTRIES RUNS /* actions below this one put something to the begin of a method */
@@ -39,6 +44,8 @@ struct point {
 
 #define RUNNABLE "(Ljava/lang/Runnable;"
 #define FORK_JOIN_TASK "(Ljava/util/concurrent/ForkJoinTask;"
+#define APACHE "*org/apache/hc/core5/"
+#define COROUTINES "kotlinx/coroutines/"
 #define WRITE_CIPHER "(Lsun/security/ssl/SSLCipher$SSLWriteCipher;"
 
 static const struct point POINTS[] = {
@@ -93,6 +100,38 @@ static const struct point POINTS[] = {
 	  1 },
 	{ "*io/netty/util/concurrent/AbstractEventExecutor", "runTask", RUNNABLE, RUNS, 0 },
 	{ "*io/netty/util/concurrent/AbstractEventExecutor", "safeExecute", RUNNABLE, RUNS, 0 },
+	/*
+	 * Kotlin's coroutines. Any thread may resume one, so that each keeps the cause for which it was started, or
+	 * for which it has waited. One that has none, such as the loop of a connection, acts for the thread's.
+	 */
+	{ COROUTINES "AbstractCoroutine", "start", "", STARTS, 0 },
+	{ COROUTINES "internal/DispatchedContinuation", "<init>", "", SUSPENDED, 0 },
+	{ COROUTINES "CancellableContinuationImpl", "<init>", "", SUSPENDED, 0 },
+	{ COROUTINES "CancellableContinuationImpl", "resetStateReusable", "", SUSPENDS, 0 },
+	{ COROUTINES "DispatchedTask", "run", "", CONTINUES, 0 },
+	{ COROUTINES "DispatchedTaskKt", "resume", "", CONTINUES, 0 },
+	{ COROUTINES "internal/DispatchedContinuation", "resumeWith", "", CONTINUES, 0 },
+	{ COROUTINES "internal/DispatchedContinuationKt", "resumeCancellableWith", "", CONTINUES, 0 },
+	{ COROUTINES "internal/DispatchedContinuationKt", "resumeCancellableWithInternal", "", CONTINUES, 0 },
+	{ COROUTINES "internal/LimitedDispatcher", "dispatch", "", SUBMITS, 2 },
+	{ COROUTINES "internal/LimitedDispatcher", "dispatchYield", "", SUBMITS, 2 },
+	{ COROUTINES "internal/LimitedDispatcher$Worker", "run", "", RUNS, 0 },
+	{ COROUTINES "scheduling/CoroutineScheduler", "submitToLocalQueue", "", SUBMITS, 2 },
+	{ COROUTINES "scheduling/CoroutineScheduler", "runSafely", "", WRAPS, 1 },
+	/* Ktor's channels of bytes: what a connection has brought, for the coroutine that parses it */
+	{ "io/ktor/utils/io/ByteChannel", "flushWriteBuffer", "", SUBMITS, 0 },
+	{ "io/ktor/utils/io/ByteChannel", "moveFlushToReadBuffer", "", RECEIVES, 0 },
+	/* Apache's asynchronous client: those that wait for a connection, and requests for the reactor's thread */
+	{ APACHE "concurrent/BasicFuture", "<init>", "", BORN, 0 },
+	{ APACHE "concurrent/BasicFuture", "completed", "", WRAPS, 0 },
+	{ APACHE "concurrent/BasicFuture", "failed", "", WRAPS, 0 },
+	{ APACHE "concurrent/BasicFuture", "cancel", "", WRAPS, 0 },
+	{ APACHE "reactor/IOSessionRequest", "<init>", "", BORN, 0 },
+	{ APACHE "reactor/SingleCoreIOReactor", "processConnectionRequest", "", WRAPS, 2 },
+	{ APACHE "reactor/IOSessionImpl", "enqueue", "", SUBMITS, 1 },
+	{ APACHE "http/impl/nio/ClientHttp1StreamDuplexer", "execute", "", WRAPS, 1 },
+	{ APACHE "http/impl/nio/ClientHttp1StreamHandler", "<init>", "", BORN, 0 },
+	{ APACHE "http/impl/nio/ClientHttp1StreamHandler", "produceOutput", "", WRAPS, 0 },
 	/* Streams of Netty's HTTP/2 */
 	{ "*io/netty/handler/codec/http2/DefaultHttp2ConnectionEncoder", "writeHeaders0", "", STREAMS, 2 },
 	{ "*io/netty/handler/codec/http2/DefaultHttp2ConnectionDecoder$FrameReadListener", "onHeadersRead", "", FRAMES,

@@ -71,7 +71,7 @@ static __always_inline void take(struct attribution *c, __u64 cause, __u8 eviden
 		c->overlap = ALONE;
 	else if (busy && c->cause != cause && c->overlap != MIXED)
 		c->overlap = c->acted ? SEVERAL : MIXED;
-	c->acted = c->framed = c->authoritative = c->woken_by_worker = c->delivery = 0;
+	c->acted = c->framed = c->authoritative = c->woken_by_worker = c->delivery = c->resumed = 0;
 	c->cause = cause;
 	c->place = c->guess = c->untrusted_cause = 0;
 	c->evidence = evidence;

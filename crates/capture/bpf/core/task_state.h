@@ -38,6 +38,7 @@ struct attribution {
 	__u8 awake : 1;		  /* tokio: the task runs, or was sent something and will run */
 	__u8 serves_many : 1; /* tokio: it reads a connection with many requests, the last since it slept: `guess` */
 	__u8 by_waker : 1;    /* `cause` is provisional, and `guess` was that of its waker when it was given */
+	__u8 resumed : 1;     /* Java: a coroutine without a cause of its own runs, for the cause of what resumed it */
 	__u32 results;	      /* lower half of the place where this actor was given its last result */
 	__u16 depth;	      /* Java with an agent: how many objects it runs, one inside the other */
 	__u8 bound;	      /* it was made for this one request, and acts for it until it ends */

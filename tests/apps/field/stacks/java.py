@@ -28,6 +28,7 @@ webflux, vertx, javalin = java("webflux", "Webflux"), java("vertx", "Vertx"), ja
 tomcat_tls = java(
     "tomcat", "Tomcat", SERVER_SSL_CERTIFICATE="${TLS_CERT}", SERVER_SSL_CERTIFICATE_PRIVATE_KEY="${TLS_KEY}"
 )
+micronaut = java("micronaut", "Micronaut")
 ktor_netty, ktor_cio = java("ktor", "KtorNetty"), java("ktor", "KtorCio")
 virtual = java("virtual", "Virtual", java=str(JAVA25), SPRING_THREADS_VIRTUAL_ENABLED="true")
 
@@ -126,6 +127,13 @@ STACKS = {
     "ktor-cio": Stack(
         "Kotlin: Ktor's CIO engine, Apache's client, R2DBC, coroutines of Lettuce in front of Javalin",
         ktor_cio,
+        REACTORS,
+        routes=(*ROUTES, "later"),
+        back=javalin,
+    ),
+    "micronaut": Stack(
+        "Java: Micronaut on Netty with its client, JDBC, Lettuce in front of Javalin",
+        micronaut,
         REACTORS,
         routes=(*ROUTES, "later"),
         back=javalin,

@@ -10,6 +10,8 @@
 #ifndef WS_JAVA_AGENT_H
 #define WS_JAVA_AGENT_H
 
+#include "agent_stream.h"
+
 /* Objects that are nested deeper are counted, but change nothing. */
 #define JAVA_MOST_NESTED 255
 
@@ -73,6 +75,54 @@ static __always_inline void java_turns(struct attribution *a, const struct carri
 	a->authoritative = 1;
 }
 
+/*
+ * A coroutine waits. Its continuation keeps the cause of the coroutine, whoever resumes it. A coroutine that has none of
+ * its own has served the cause of what resumed it, and serves that of what resumes it next.
+ */
+static __always_inline void java_suspends(const struct attribution *a, const struct carrier_key *continuation,
+					  __u32 pid)
+{
+	struct carried none = { .evidence = WS_EV_NONE };
+
+	if (a->resumed)
+		actor_carry(continuation, &none);
+	else
+		java_submitted(a, continuation, pid);
+}
+
+static __always_inline void java_proceeds(struct attribution *a, const struct carrier_key *continuation,
+					  struct java_outer_key *outer)
+{
+	struct carried *got = actor_carried(continuation);
+
+	if (!java_nests(a, outer))
+		return;
+	if (!got || !got->cause) {
+		a->resumed = 1;
+		return;
+	}
+	actor_pass_cause(a, got->cause, got->evidence, PASS_LENT);
+	a->authoritative = 1;
+}
+
+/* A new coroutine has the cause of the one that starts it, for good. */
+static __always_inline void java_starts(struct attribution *a, struct java_outer_key *outer)
+{
+	if (java_nests(a, outer))
+		a->resumed = 0;
+}
+
+/* A coroutine that serves whatever comes takes it from a channel, without having waited for it. */
+static __always_inline void java_receives(struct attribution *a, const struct carrier_key *channel)
+{
+	struct carried *got = actor_carried(channel);
+
+	if (!a->resumed || !got || !got->cause)
+		return;
+	actor_pass_cause(a, got->cause, got->evidence, PASS_LENT);
+	a->authoritative = a->resumed = 1;
+}
+
 /* A worker looks for its next object: it runs none, and acts for no cause. */
 static __always_inline void java_idles(struct attribution *a)
 {
@@ -96,88 +146,6 @@ static __always_inline void java_takes(struct attribution *a, const struct carri
 	actor_drop(object);
 	actor_pass_cause(a, value.cause, value.evidence, PASS_LENT);
 	a->authoritative = 1;
-}
-
-/*
- * Requests on streams of HTTP/2 that this thread is about to write, perhaps together. Netty writes them to one
- * connection, and sends them at once: the thread's next send is theirs.
- */
-#define JAVA_STREAMS 64
-
-struct java_streams {
-	__u32 count;
-	__u32 number[JAVA_STREAMS];
-	__u8 evidence[JAVA_STREAMS];
-	__u64 cause[JAVA_STREAMS];
-	struct carrier_key name; /* room of java_sent(), which has little stack */
-	struct carried value;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct java_streams);
-} java_streams SEC(".maps");
-
-static __always_inline void java_sends(struct task_struct *task, struct attribution *a, __u32 number)
-{
-	struct java_streams *all = bpf_task_storage_get(&java_streams, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u32 at;
-
-	if (!all || all->count >= JAVA_STREAMS)
-		return;
-	at = all->count & (JAVA_STREAMS - 1);
-	all->number[at] = number;
-	all->cause[at] = is_provisional(a->cause) ? 0 : a->cause;
-	all->evidence[at] = a->cause ? WS_EV_COROUTINE : a->evidence;
-	all->count = at + 1;
-}
-
-/* Names the request of one stream by its cause. Before Linux 6.2 no key is read where an argument points. */
-__noinline int java_names(__u64 cookie, __u32 i)
-{
-	struct java_streams *all = bpf_task_storage_get(&java_streams, bpf_get_current_task_btf(), 0, 0);
-	__u64 name;
-
-	if (!all || i >= JAVA_STREAMS)
-		return 0;
-	all->name.stream = all->number[i];
-	all->value.cause = all->cause[i];
-	all->value.evidence = all->evidence[i];
-	name = by_stream(cookie, all->number[i]);
-	count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
-	if (!name)
-		return 0;
-	tell_stream(name, all->cause[i], all->evidence[i]);
-	actor_carry(&all->name, &all->value);
-	return 0;
-}
-
-/*
- * The thread has sent requests on a socket: the streams that wait are its streams. Their answers come as frames of the
- * same numbers. A global function, to be verified once; called when the message is done, because more stack is free
- * there.
- */
-__noinline int java_sent(void)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct java_streams *all = bpf_task_storage_get(&java_streams, task, 0, 0);
-	struct java_thread *j = bpf_task_storage_get(&java_threads, task, 0, 0);
-	__u64 cookie;
-
-	if (!j || !j->sent)
-		return 0;
-	cookie = j->sent_on;
-	j->sent = 0;
-	if (!all || !all->count)
-		return 0;
-	all->name = (struct carrier_key){ .object = cookie, .pid = task->tgid };
-	all->value = (struct carried){};
-	for (__u32 i = 0; i < JAVA_STREAMS && cookie && i < all->count; i++)
-		java_names(cookie, i);
-	all->count = 0;
-	return 0;
 }
 
 /*
@@ -263,6 +231,20 @@ int WS_UPROBE(java_agent)
 		break;
 	case JAVA_TAKES:
 		java_takes(a, &object);
+		break;
+	case JAVA_SUSPENDS:
+		object.stream = JAVA_CONTINUATION;
+		java_suspends(a, &object, thread_group(task, t));
+		break;
+	case JAVA_PROCEEDS:
+		object.stream = JAVA_CONTINUATION;
+		java_proceeds(a, &object, &outer);
+		break;
+	case JAVA_RECEIVES:
+		java_receives(a, &object);
+		break;
+	case JAVA_STARTS:
+		java_starts(a, &outer);
 		break;
 	case JAVA_TURNS:
 		java_turns(a, &object);

@@ -44,6 +44,10 @@ enum java_agent_point {
 	JAVA_SEALS = 10,    /* a connection of TLS is about to encrypt */
 	JAVA_WRITES = 11,   /* a record of TLS is encrypted */
 	JAVA_READS = 12,    /* a record of TLS was read */
+	JAVA_SUSPENDS = 13, /* a continuation of a coroutine is made, or is about to wait */
+	JAVA_PROCEEDS = 14, /* it goes on; it ends as the others do */
+	JAVA_STARTS = 15,   /* a new coroutine is started; the same */
+	JAVA_RECEIVES = 16, /* a coroutine takes what is in a channel */
 };
 
 /* Chunks of marks that a process has. User space removes them when the process has ended. */

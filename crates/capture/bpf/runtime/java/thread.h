@@ -5,8 +5,9 @@
 
 #include "contract.h"
 
-#define WS_MARK_TICK 20	       /* a tick is 2^20 ns */
-#define JAVA_OBJECT (1U << 31) /* in place of a stream in a carrier_key: the object is an identity hash */
+#define WS_MARK_TICK 20			    /* a tick is 2^20 ns */
+#define JAVA_OBJECT (1U << 31)		    /* in place of a stream in a carrier_key: the object is an identity hash */
+#define JAVA_CONTINUATION (JAVA_OBJECT | 1) /* the same, for the cause of a coroutine itself */
 
 static __always_inline bool has_java_agent(const struct task_state *t)
 {

@@ -6,8 +6,8 @@ use crate::runtime::{Learn, Process, Runtime};
 use crate::uprobe::elf::Image;
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{
-    JAVA_BEGINS, JAVA_ENDS, JAVA_GETS, JAVA_IDLE, JAVA_READS, JAVA_RESUMES, JAVA_SEALS, JAVA_SENDS, JAVA_SUBMITTED,
-    JAVA_TAKES, JAVA_TURNS, JAVA_WRITES, WS_JAVA_AGENT,
+    JAVA_BEGINS, JAVA_ENDS, JAVA_GETS, JAVA_IDLE, JAVA_PROCEEDS, JAVA_READS, JAVA_RECEIVES, JAVA_RESUMES, JAVA_SEALS,
+    JAVA_SENDS, JAVA_STARTS, JAVA_SUBMITTED, JAVA_SUSPENDS, JAVA_TAKES, JAVA_TURNS, JAVA_WRITES, WS_JAVA_AGENT,
 };
 
 /// The agent in a Java machine.
@@ -26,7 +26,7 @@ const PROGRAMS: &[Program] = &[
 
 /// Functions, and cookies.
 type Functions<const N: usize> = [(&'static str, u32); N];
-const FUNCTIONS: Functions<9> = [
+const FUNCTIONS: Functions<13> = [
     ("wirespan_java_submitted", JAVA_SUBMITTED),
     ("wirespan_java_begins", JAVA_BEGINS),
     ("wirespan_java_resumes", JAVA_RESUMES),
@@ -36,6 +36,10 @@ const FUNCTIONS: Functions<9> = [
     ("wirespan_java_takes", JAVA_TAKES),
     ("wirespan_java_turns", JAVA_TURNS),
     ("wirespan_java_idle", JAVA_IDLE),
+    ("wirespan_java_suspends", JAVA_SUSPENDS),
+    ("wirespan_java_proceeds", JAVA_PROCEEDS),
+    ("wirespan_java_starts", JAVA_STARTS),
+    ("wirespan_java_receives", JAVA_RECEIVES),
 ];
 const TLS_FUNCTIONS: Functions<3> =
     [("wirespan_java_seals", JAVA_SEALS), ("wirespan_java_writes", JAVA_WRITES), ("wirespan_java_reads", JAVA_READS)];
