@@ -135,3 +135,15 @@ fn services_of_python_under_gevent_are_traced_exactly() {
 fn services_of_java_with_event_loops_are_traced_exactly_by_an_agent() {
     stacks_with(&[("spring-webflux", 0.98), ("grpc-java", 0.95), ("spring-virtual", 0.98)], &["--attach-java"]);
 }
+
+/// Ktor on Netty in front of Ktor's own engine: any thread resumes any coroutine, which still acts for its own request.
+#[test]
+fn services_of_kotlin_with_coroutines_are_traced_exactly_by_an_agent() {
+    stacks_with(&[("ktor", 0.98)], &["--attach-java"]);
+}
+
+/// Its client has a pool of its own, and futures of its own.
+#[test]
+fn services_of_micronaut_are_traced_exactly_by_an_agent() {
+    stacks_with(&[("micronaut", 0.98)], &["--attach-java"]);
+}

@@ -46,6 +46,7 @@ struct point {
 #define FORK_JOIN_TASK "(Ljava/util/concurrent/ForkJoinTask;"
 #define APACHE "*org/apache/hc/core5/"
 #define COROUTINES "kotlinx/coroutines/"
+#define EXECUTION_FLOW "io/micronaut/core/execution/DelayedExecutionFlowImpl"
 #define WRITE_CIPHER "(Lsun/security/ssl/SSLCipher$SSLWriteCipher;"
 
 static const struct point POINTS[] = {
@@ -121,6 +122,16 @@ static const struct point POINTS[] = {
 	/* Ktor's channels of bytes: what a connection has brought, for the coroutine that parses it */
 	{ "io/ktor/utils/io/ByteChannel", "flushWriteBuffer", "", SUBMITS, 0 },
 	{ "io/ktor/utils/io/ByteChannel", "moveFlushToReadBuffer", "", RECEIVES, 0 },
+	/* Its loop of a selector serves all: whoever has woken that loop wants nothing of those whose sockets are ready */
+	{ "io/ktor/network/selector/SelectorManagerSupport", "handleSelectedKeys", "", RECEIVES, 0 },
+	/* Micronaut's futures: a dependent, when it is registered */
+	{ EXECUTION_FLOW, "next", "", SUBMITS, 1 },
+	{ EXECUTION_FLOW "$Map", "apply", "", WRAPS, 0 },
+	{ EXECUTION_FLOW "$FlatMap", "apply", "", WRAPS, 0 },
+	{ EXECUTION_FLOW "$Then", "apply", "", WRAPS, 0 },
+	{ EXECUTION_FLOW "$OnErrorResume", "apply", "", WRAPS, 0 },
+	{ EXECUTION_FLOW "$OnComplete", "apply", "", WRAPS, 0 },
+	{ EXECUTION_FLOW "$OnCompleteToFuture", "apply", "", WRAPS, 0 },
 	/* Apache's asynchronous client: those that wait for a connection, and requests for the reactor's thread */
 	{ APACHE "concurrent/BasicFuture", "<init>", "", BORN, 0 },
 	{ APACHE "concurrent/BasicFuture", "completed", "", WRAPS, 0 },

@@ -105,21 +105,21 @@ static __always_inline void java_proceeds(struct attribution *a, const struct ca
 	a->authoritative = 1;
 }
 
-/* A new coroutine has the cause of the one that starts it, for good. */
+/* A new coroutine has the cause of the one that starts it, for good, if there is one. */
 static __always_inline void java_starts(struct attribution *a, struct java_outer_key *outer)
 {
 	if (java_nests(a, outer))
-		a->resumed = 0;
+		a->resumed = !a->cause;
 }
 
-/* A coroutine that serves whatever comes takes it from a channel, without having waited for it. */
-static __always_inline void java_receives(struct attribution *a, const struct carrier_key *channel)
+/* A coroutine that serves whatever comes has taken it from an object, maybe without having waited for it. */
+static __always_inline void java_receives(struct attribution *a, const struct carrier_key *object)
 {
-	struct carried *got = actor_carried(channel);
+	struct carried *got = actor_carried(object);
 
-	if (!a->resumed || !got || !got->cause)
+	if (!a->resumed)
 		return;
-	actor_pass_cause(a, got->cause, got->evidence, PASS_LENT);
+	actor_pass_cause(a, got ? got->cause : 0, got ? got->evidence : WS_EV_NONE, PASS_LENT);
 	a->authoritative = a->resumed = 1;
 }
 
