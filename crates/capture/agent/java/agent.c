@@ -8,6 +8,7 @@
  * It uses no library, allocates what the machine gives it, and writes no memory of the machine or the program.
  */
 #include "class.h"
+#include "made.h"
 #include "system.h"
 #include "tls.h"
 
@@ -102,7 +103,7 @@ static object find_or_make(interface jni, const char *name, size_t (*make)(uint8
 	return class;
 }
 
-/* Makes both classes of helper.h, lets the second read the first, and names the native functions. */
+/* Makes both classes of made.h, lets the second read the first, and names the native functions. */
 static bool make_classes(interface ti, interface jni)
 {
 	object facts = find_or_make(jni, FACTS, make_facts), helper = find_or_make(jni, HELPER, make_helper), from, to;

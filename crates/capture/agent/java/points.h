@@ -122,7 +122,7 @@ static const struct point POINTS[] = {
 	/* Ktor's channels of bytes: what a connection has brought, for the coroutine that parses it */
 	{ "io/ktor/utils/io/ByteChannel", "flushWriteBuffer", "", SUBMITS, 0 },
 	{ "io/ktor/utils/io/ByteChannel", "moveFlushToReadBuffer", "", RECEIVES, 0 },
-	/* Its loop of a selector serves all: whoever has woken that loop wants nothing of those whose sockets are ready */
+	/* Its loop of a selector serves all, so that whoever has woken the loop is no cause of what it does */
 	{ "io/ktor/network/selector/SelectorManagerSupport", "handleSelectedKeys", "", RECEIVES, 0 },
 	/* Micronaut's futures: a dependent, when it is registered */
 	{ EXECUTION_FLOW, "next", "", SUBMITS, 1 },

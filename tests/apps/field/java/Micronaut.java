@@ -1,4 +1,4 @@
-// Micronaut on Netty: its own HTTP client, JDBC with HikariCP on its blocking executor, Lettuce, synchronous and reactive.
+// Micronaut on Netty: its HTTP client, JDBC with HikariCP on its blocking executor, Lettuce, synchronous and reactive.
 package field;
 
 import io.lettuce.core.SetArgs;

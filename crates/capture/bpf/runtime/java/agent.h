@@ -76,8 +76,8 @@ static __always_inline void java_turns(struct attribution *a, const struct carri
 }
 
 /*
- * A coroutine waits. Its continuation keeps the cause of the coroutine, whoever resumes it. A coroutine that has none of
- * its own has served the cause of what resumed it, and serves that of what resumes it next.
+ * A coroutine waits. Its continuation keeps the cause of the coroutine, whoever resumes it. A coroutine without a cause
+ * of its own has acted for that of its resumer, and will act for that of the next.
  */
 static __always_inline void java_suspends(const struct attribution *a, const struct carrier_key *continuation,
 					  __u32 pid)

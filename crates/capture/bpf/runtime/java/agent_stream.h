@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Requests on streams of HTTP/2, as the agent of `--attach-java` tells them, from the writer of a stream to its socket. */
+/* Requests on streams of HTTP/2, as the agent of `--attach-java` tells them: from their writer to their socket. */
 #ifndef WS_JAVA_AGENT_STREAM_H
 #define WS_JAVA_AGENT_STREAM_H
 
