@@ -4,7 +4,7 @@
 usage: fetch.py [NAME...]      without a name all that the tests need:
        python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
        shape_netty, tars, field_node, field_python, field_java_NAME, field_go, field_caddy,
-       field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp, otel_go, otel_java
+       field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp, otel_go, otel_java, python314
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -179,13 +179,12 @@ OTEL_CPP = (
 )
 
 
-def otel_cpp():
-    """Unpacked beside the system, by apt with lists of its own: the system's packages stay as they are."""
-    folder, state = CACHE / "otel_cpp", CACHE / "otel_cpp.apt"
-    shutil.rmtree(folder, ignore_errors=True)
-    (state / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+def debian(name, suites, packages):
+    """Unpacks packages beside the system, by apt with lists of its own: the system's packages stay as they are."""
+    state = CACHE / f"{name}.apt"
+    shutil.rmtree(state, ignore_errors=True)
+    (state / "lists" / "partial").mkdir(parents=True)
     key = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    suites = ("bookworm", "bookworm-backports")
     lines = (f"deb [arch=amd64 signed-by={key}] http://deb.debian.org/debian {suite} main\n" for suite in suites)
     (state / "sources.list").write_text("".join(lines))
     options = [
@@ -197,12 +196,36 @@ def otel_cpp():
     ]
     apt = ["apt-get", "-q=2", *(word for option in options for word in ("-o", option))]
     run(*apt, "update", cwd=state)
-    run(*apt, "download", *OTEL_CPP.split(), cwd=state)
+    run(*apt, "download", *packages.split(), cwd=state)
     for package in sorted(state.glob("*.deb")):
         run("dpkg-deb", "-x", package, state / "root")
-    shutil.copytree(state / "root" / "usr" / "include", folder / "include")
-    shutil.copytree(state / "root" / "usr" / "lib" / "x86_64-linux-gnu", folder / "lib", symlinks=True)
-    shutil.rmtree(state)
+    return state / "root"
+
+
+def otel_cpp():
+    folder = CACHE / "otel_cpp"
+    shutil.rmtree(folder, ignore_errors=True)
+    root = debian("otel_cpp", ("bookworm", "bookworm-backports"), OTEL_CPP)
+    shutil.copytree(root / "usr" / "include", folder / "include")
+    shutil.copytree(root / "usr" / "lib" / "x86_64-linux-gnu", folder / "lib", symlinks=True)
+    shutil.rmtree(root.parent)
+
+
+PYTHON314 = "python3.14-minimal libpython3.14-minimal libpython3.14-stdlib libc6 zlib1g libexpat1"
+
+
+def python314():
+    """Python 3.14 of Debian's unstable suite, with the C library that it needs; `python314/python3` starts it."""
+    folder = CACHE / "python314"
+    shutil.rmtree(folder, ignore_errors=True)
+    root = debian("python314", ("sid",), PYTHON314)
+    shutil.copytree(root, folder, symlinks=True)
+    shutil.rmtree(root.parent)
+    usr, start = folder / "usr", folder / "python3"
+    loader = f"{usr}/lib64/ld-linux-x86-64.so.2 --library-path {usr}/lib/x86_64-linux-gnu"
+    start.write_text(f'#!/bin/sh\nPYTHONHOME={usr} exec {loader} {usr}/bin/python3.14 "$@"\n')
+    start.chmod(0o755)
+    run(start, "-c", "import asyncio")
 
 
 def field_rust():
@@ -272,6 +295,7 @@ PARTS = {
     "otel_cpp": (otel_cpp, []),
     "otel_go": (lambda: go("otel_go", "../sdk/go"), ["../sdk/go/main.go", "../sdk/go/go.mod"]),
     "otel_java": (lambda: jars("otel_java", "../../sdk/Service.java"), ["jars/pom.xml", "../sdk/Service.java"]),
+    "python314": (python314, []),
     "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),
 }
 

@@ -16,7 +16,8 @@ def stack(path):
     frames, frame = [], sys._getframe(1)
     while frame:
         file = frame.f_code.co_filename.rsplit("/", 1)[-1]
-        frames.append(f"{frame.f_code.co_qualname} ({file}:{frame.f_lineno})")
+        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)  # until 3.10, code has a short name only
+        frames.append(f"{name} ({file}:{frame.f_lineno})")
         frame = frame.f_back
     with open(__file__ + ".truth", "a") as out:
         print(json.dumps([path, frames]), file=out, flush=True)

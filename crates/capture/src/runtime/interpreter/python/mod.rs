@@ -1,7 +1,7 @@
 //! Where the interpreter of Python keeps the functions that its threads run.
 //!
 //! From Python 3.13 on the interpreter describes itself for debuggers (`_Py_DebugOffsets`, at the begin of
-//! `_PyRuntime`). The offsets of 3.11 and 3.12 are those of their headers, which no later release of a version has
+//! `_PyRuntime`). The offsets of 3.8 to 3.12 are those of their headers, which no later release of a version has
 //! changed. The place where the C library keeps a thread's `PyThreadState` is learnt from the living threads: each
 //! state says to which thread it belongs, and that thread's structure holds the state's address.
 
@@ -20,8 +20,10 @@ use std::collections::BTreeSet;
 /// The functions that Python runs.
 pub(in crate::runtime) struct Python;
 
-/// The interpreter's state, the type of its code, and its version. Every build exports them from Python 3.11 on.
-const SYMBOLS: [&str; 3] = ["_PyRuntime", "PyCode_Type", "Py_Version"];
+/// The interpreter's state, and the type of its code. Every build exports them.
+const SYMBOLS: [&str; 2] = ["_PyRuntime", "PyCode_Type"];
+/// What says the version: its number, from Python 3.11 on; else functions that are new in 3.10, and in 3.8.
+const VERSIONS: [&str; 3] = ["Py_Version", "Py_NewRef", "PyCode_NewWithPosOnlyArgs"];
 /// Threads from which the place of their state is learnt.
 const LOOKED_AT: usize = 32;
 /// The C library's structure of a thread (glibc: 2,304 bytes).
@@ -33,13 +35,21 @@ impl Runtime for Python {
     }
 
     fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
-        let found = image.functions(&SYMBOLS);
-        let [runtime, code_type, version] = SYMBOLS.map(|name| found.get(name).map(|place| place.address));
-        let symbols = [runtime?, code_type?, version?];
+        let found = image.functions(&[SYMBOLS.as_slice(), &VERSIONS].concat());
+        let [runtime, code_type] = SYMBOLS.map(|name| found.get(name).map(|place| place.address));
+        let (runtime, code_type) = (runtime?, code_type?);
+        let [number, in_3_10, in_3_8] = VERSIONS.map(|name| found.get(name).map(|place| place.address));
+        number.or(in_3_10).or(in_3_8)?;
         let segment = image.code().filter(|_| image.is_x86_64())?;
         let learn = move |process: &Process<'_>| {
-            let bias = process.mapped?.bias(segment);
-            learn(&memory::of(process.pid).ok()?, symbols.map(|at| at.wrapping_add(bias)))
+            let at = |address: u64| Some(address.wrapping_add(process.mapped?.bias(segment)));
+            let memory = memory::of(process.pid).ok()?;
+            let version = match number {
+                Some(number) => Version::numbered(&memory, at(runtime)?, memory.word(at(number)?)?)?,
+                None if in_3_10.is_some() => Version::OF_3_10,
+                None => Version::OF_3_8,
+            };
+            learn(&memory, at(runtime)?, at(code_type)?, &version)
         };
         Some(Learn::value(LAYOUTS, learn))
     }
@@ -54,23 +64,14 @@ struct Version {
     /// In a state: address of the next one, and the thread to which it belongs.
     next: u64,
     thread: u64,
-    /// In a state: address of what holds the innermost frame, until Python 3.12; else 0.
+    /// In a state: address of what holds the innermost frame, in Python 3.11 and 3.12; else 0.
     holder: u16,
     /// In the holder, or the state: address of the innermost frame.
     frame: u16,
     layout: InterpreterLayout,
 }
 
-fn learn(memory: &impl Memory, [runtime, code_type, version]: [u64; 3]) -> Option<InterpreterLayout> {
-    // 0x030d00f0 is 3.13.0.
-    let version = memory.word(version)?;
-    let version = match ((version >> 24) as u8, (version >> 16) as u8) {
-        (3, 11) => Version::OF_3_11,
-        (3, 12) => Version::OF_3_12,
-        (3, 13) => Version::described(memory, runtime, [9, 19, 28, 34])?,
-        (3, 14) => Version::described(memory, runtime, [9, 22, 31, 39])?,
-        _ => return None,
-    };
+fn learn(memory: &impl Memory, runtime: u64, code_type: u64, version: &Version) -> Option<InterpreterLayout> {
     let interpreter = memory.word(runtime.checked_add(version.interpreters)?)?;
     let mut state = memory.word(interpreter.checked_add(version.threads)?)?;
     let mut places: Option<BTreeSet<u16>> = None;
@@ -101,6 +102,33 @@ fn learn(memory: &impl Memory, [runtime, code_type, version]: [u64; 3]) -> Optio
 const COMMON: InterpreterLayout = InterpreterLayout { language: INTERPRETER_PYTHON as u8, unit_bits: 1, ..NOTHING };
 
 impl Version {
+    /// 3.8 and 3.9. A frame has the number of a byte, and each entry of the table of lines has two bytes.
+    const OF_3_8: Version = Version {
+        interpreters: 32,
+        threads: 8,
+        next: 8,
+        thread: 176,
+        holder: 0,
+        frame: 24,
+        layout: InterpreterLayout {
+            code: 32,
+            caller: 24,
+            instruction: 104,
+            instructions: 48,
+            name: 112,
+            file: 104,
+            lines: 120,
+            first_line: 40,
+            line_bytes: 2,
+            text: 48,
+            ..COMMON
+        },
+    };
+    /// A frame has the number of an instruction.
+    const OF_3_10: Version = Version {
+        layout: InterpreterLayout { instruction: 96, unit_bits: 0, ..Version::OF_3_8.layout },
+        ..Version::OF_3_8
+    };
     const OF_3_11: Version = Version {
         interpreters: 40,
         threads: 16,
@@ -141,6 +169,17 @@ impl Version {
             ..COMMON
         },
     };
+
+    /// 0x030d00f0 is 3.13.0.
+    fn numbered(memory: &impl Memory, runtime: u64, number: u64) -> Option<Version> {
+        match ((number >> 24) as u8, (number >> 16) as u8) {
+            (3, 11) => Some(Version::OF_3_11),
+            (3, 12) => Some(Version::OF_3_12),
+            (3, 13) => Version::described(memory, runtime, [9, 19, 28, 34]),
+            (3, 14) => Version::described(memory, runtime, [9, 22, 31, 39]),
+            _ => None,
+        }
+    }
 
     /// As the interpreter describes itself. `places`: numbers of the words of `_Py_DebugOffsets` that say where the
     /// first thread of an interpreter is, and of those at which the descriptions of a thread's state, of a frame and of

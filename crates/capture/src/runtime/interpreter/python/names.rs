@@ -1,5 +1,5 @@
 //! Names of Python's functions: code objects, as they lie in its memory, and the tables that give the lines of their
-//! instructions (Python 3.11 and newer).
+//! instructions.
 
 use super::super::{Code, Function, MAX_NAME};
 use crate::memory::Memory;
@@ -9,7 +9,7 @@ use crate::wire::contract::InterpreterLayout;
 const MAX_TABLE: u64 = 1 << 16;
 /// Name of the code that no program has written, which the interpreter runs below each call from C.
 const TRAMPOLINE: &str = "<interpreter trampoline>";
-/// Of a string: from its letters back to the type, the length and the state. In Python 3.11 there is one word more.
+/// Of a string: from its letters back to the type, the length and the state. Until Python 3.11 there is one word more.
 const TEXT_OF_3_11: u16 = 48;
 
 /// The function whose code object is at this address.
@@ -24,9 +24,16 @@ pub(in super::super) fn read(memory: &impl Memory, layout: &InterpreterLayout, a
     let first_line = field(layout.first_line)? as u32;
     let lines = objects.bytes(field(layout.lines)?).unwrap_or_default();
     let name = if name == TRAMPOLINE { "" } else { &name };
-    let line = move |instruction| line_of(&lines, first_line, instruction);
-    let first = at.checked_add(layout.instructions.into())? >> layout.unit_bits;
-    let code = Code { first, count: None, line: Box::new(line) };
+    let code = if layout.line_bytes == 0 {
+        let line = move |instruction| line_of(&lines, first_line, instruction);
+        let first = at.checked_add(layout.instructions.into())? >> layout.unit_bits;
+        Code { first, count: None, line: Box::new(line) }
+    } else {
+        // Until Python 3.10: another object has the instructions, and a frame has the number of one of them.
+        let of: fn(&[u8], u32, u32) -> Option<u32> = if layout.unit_bits == 0 { line_of_3_10 } else { line_of_3_8 };
+        let count = objects.size(field(layout.instructions)?)? as u32 / 2;
+        Code { first: 0, count: Some(count), line: Box::new(move |instruction| of(&lines, first_line, instruction)) }
+    };
     Some(Function { code: Some(code), ..Function::new(name, &file) })
 }
 
@@ -51,11 +58,13 @@ impl<M: Memory> Objects<'_, M> {
         self.memory.word(at.checked_add(self.length() - 8)?)
     }
 
+    fn size(&self, at: u64) -> Option<u64> {
+        self.memory.word(at.checked_add(self.length())?)
+    }
+
     fn bytes(&self, at: u64) -> Option<Vec<u8>> {
-        let from = at.checked_add(self.length())?;
-        let size = self.memory.word(from)?;
-        (size <= MAX_TABLE).then_some(())?;
-        self.memory.bytes(from.checked_add(16)?, size as usize)
+        let size = self.size(at).filter(|size| *size <= MAX_TABLE)?;
+        self.memory.bytes(at.checked_add(self.length() + 16)?, size as usize)
     }
 
     fn text(&self, at: u64) -> Option<String> {
@@ -90,8 +99,39 @@ fn form(state: u32) -> Option<(u64, bool)> {
     })
 }
 
-/// The line of an instruction, from a table of locations (`Objects/locations.md` of CPython): entries of a few bytes,
-/// each of which covers some instructions and says by how much the line differs from the entry before.
+/// The line of an instruction by the table of Python 3.8 and 3.9 (`Objects/lnotab_notes.txt` of CPython): so many bytes
+/// of instructions later, the line is another one.
+fn line_of_3_8(table: &[u8], first_line: u32, instruction: u32) -> Option<u32> {
+    let (mut line, mut end) = (i64::from(first_line), 0);
+    for pair in table.chunks_exact(2) {
+        end += u32::from(pair[0]);
+        if end > instruction.saturating_mul(2) {
+            break;
+        }
+        line += i64::from(pair[1] as i8);
+    }
+    u32::try_from(line).ok()
+}
+
+/// The same of Python 3.10: so many bytes of instructions are on a line that differs so much from the line before.
+fn line_of_3_10(table: &[u8], first_line: u32, instruction: u32) -> Option<u32> {
+    const NO_LINE: i8 = -128;
+    let (mut line, mut end) = (i64::from(first_line), 0);
+    for pair in table.chunks_exact(2) {
+        let step = pair[1] as i8;
+        end += u32::from(pair[0]);
+        if step != NO_LINE {
+            line += i64::from(step);
+        }
+        if end > instruction.saturating_mul(2) {
+            return if step == NO_LINE { None } else { u32::try_from(line).ok() };
+        }
+    }
+    None
+}
+
+/// The same of Python 3.11 and newer, from a table of locations (`Objects/locations.md` of CPython): entries of a few
+/// bytes, each of which covers some instructions and says by how much the line differs from the entry before.
 fn line_of(table: &[u8], first_line: u32, instruction: u32) -> Option<u32> {
     /// Whether further bytes of a number follow.
     const MORE: u8 = 0x40;
@@ -153,12 +193,26 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_older_versions_are_those_of_their_tables() {
+        // def price():      line 7, two instructions
+        //     a = 1         line 8, and on line 10 and 8 again the rest
+        let table = [4, 1, 2, 2, 2, 254];
+        assert_eq!([0, 1, 2, 3, 4, 90].map(|n| line_of_3_8(&table, 7, n)), [7, 7, 8, 10, 8, 8].map(Some));
+        // A jump of more than 127 lines, and instructions without a line.
+        let table = [4, 1, 0, 127, 2, 3, 2, 128, 2, 255];
+        let line = |n| line_of_3_10(&table, 7, n);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(line), [Some(8), Some(8), Some(138), None, Some(137), None]);
+    }
+
+    #[test]
     fn no_table_panics() {
         for head in 0..=255 {
             for rest in [&[][..], &[0xff; 40], &[0x3f; 3], &[0x7f, 0x7f, 0x7f]] {
                 let table = [&[head][..], rest].concat();
-                (0..9).for_each(|n| {
+                (0..9).chain([u32::MAX]).for_each(|n| {
                     line_of(&table, u32::MAX, n);
+                    line_of_3_8(&table, 0, n);
+                    line_of_3_10(&table, 0, n);
                 });
             }
         }
