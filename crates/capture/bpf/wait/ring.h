@@ -205,6 +205,8 @@ static __always_inline void wait_ends(struct task_struct *task, struct wait_ring
 	if (!is_open(r))
 		return;
 	take_waker(r, w);
+	/* Another waker may be missed: this one has not ended the next wait. */
+	r->woke.woken_ns = 0;
 	w->limited_us = (limited_ns(task) - r->limited_ns) / 1000;
 	w->ran_ns = now;
 	r->open = 0;
