@@ -114,6 +114,7 @@ const CALLS: &[(i16, &str, About)] = &[
     (number!(59, 221), "execve", Only(Process)),
     (number!(58, -2), "vfork", Only(Process)),
     (number!(56, 220), "clone", Only(Process)),
+    (number!(435, 435), "clone3", Only(Process)),
 ];
 
 /// Name of a system call, and what it is about.

@@ -169,7 +169,8 @@ fn waker(pid: u32, w: &Wait, kind: WaitKind) -> Waker {
     if is_unseen && w.ran_ns == 0 {
         return Waker::Unknown;
     }
-    let wakes = matches!(who, WS_WAKER_TARGET | WS_WAKER_OTHER) && may_end(kind, w, w.waker_pid == pid);
+    let own = who == WS_WAKER_TARGET && w.waker_pid == pid;
+    let wakes = matches!(who, WS_WAKER_TARGET | WS_WAKER_OTHER) && may_end(kind, w, own);
     let woken_ns = if is_unseen { w.ran_ns } else { w.woken_ns };
     let past = Duration::from_nanos(woken_ns.saturating_sub(w.stopped_ns));
     let is_over = w.timeout_ms != NO_TIMEOUT && past >= Duration::from_millis(u64::from(w.timeout_ms));
@@ -180,6 +181,9 @@ fn waker(pid: u32, w: &Wait, kind: WaitKind) -> Waker {
         WaitKind::Socket | WaitKind::Epoll if is_over => Waker::Timer,
         WaitKind::Socket if is_unseen && w.family == AF_UNIX => Waker::Unknown,
         WaitKind::Socket | WaitKind::Epoll => Waker::Network,
+        // Only a futex and a semaphore are waited for until a time comes. The thread that gave up another lock was in
+        // no system call: it had taken the lock of the memory for a page fault.
+        WaitKind::Lock if !may_time_out(w) => Waker::Unknown,
         // No thread of the kernel ends a sleep or gives up a lock: the clock has interrupted it.
         WaitKind::Sleep | WaitKind::Lock => Waker::Timer,
         _ if is_unseen => Waker::Unknown,
@@ -188,6 +192,11 @@ fn waker(pid: u32, w: &Wait, kind: WaitKind) -> Waker {
         WaitKind::Pipe if who != WS_WAKER_KERNEL => Waker::Timer,
         _ => Waker::Kernel,
     }
+}
+
+/// Whether a wait for a lock may end without the lock.
+fn may_time_out(w: &Wait) -> bool {
+    find(w.call).is_some_and(|(name, _)| name.starts_with("futex") || name == "semtimedop")
 }
 
 /// Whether the waker's system call can have ended the wait.
@@ -289,6 +298,14 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_of_the_kernel_is_no_sleep() {
+        let w = Wait { waker: WS_WAKER_INTERRUPT as u8, ..waited() };
+        let of = |name: &str| one(Wait { call: find_number(name), ..w });
+        assert_eq!((of("mprotect").kind, of("mprotect").waker), (WaitKind::Lock, Waker::Unknown));
+        assert_eq!((of("futex").kind, of("futex").waker), (WaitKind::Sleep, Waker::Timer));
+    }
+
+    #[test]
     fn a_thread_of_another_process_has_no_name_here() {
         let mut comm = [0; 16];
         comm[0] = b'x';
@@ -308,6 +325,9 @@ mod tests {
         assert_eq!(of("clock_nanosleep", 0, in_kernel), Waker::Timer);
         assert_eq!(of("read", 0o600, in_kernel), Waker::Kernel);
         assert_eq!(of("fsync", REGULAR, w), Waker::Disk);
+        // The number of the process is that of an earlier waker.
+        let other = Wait { waker: WS_WAKER_OTHER as u8, waker_call: find_number("write"), ..w };
+        assert_eq!(of("fsync", REGULAR, other), Waker::Disk);
         assert_eq!(of("recvfrom", SOCKET, w), Waker::Network);
         assert_eq!(of("epoll_pwait", 0, w), Waker::Network);
         assert_eq!(of("epoll_pwait", 0, Wait { timeout_ms: 0, ..w }), Waker::Timer);
