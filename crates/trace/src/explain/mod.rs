@@ -252,9 +252,10 @@ impl Explainer {
     fn explained(&self, mut span: Arc<Span>, request: &Served, calls: &[Call]) -> (Arc<Span>, bool) {
         let points = points(request, calls, &self.marks);
         let (turns, time) = (self.actors.of(request), (request.start_ns, request.end_ns));
+        let pieces = pieces(request, calls, &points);
         let parts = turns.map_or_else(
-            || Parts::sum(pieces(request, calls, &points).iter().map(|piece| piece.parts)),
-            |turns| turns.parts(&self.threads, time, calls),
+            || Parts::sum(pieces.iter().map(|piece| piece.parts)),
+            |turns| turns.parts_of_pieces(&self.threads, &pieces, calls),
         );
         if parts.known() > 0 {
             Arc::make_mut(&mut span).attrs.extend(parts.attributes());

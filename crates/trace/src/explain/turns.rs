@@ -2,7 +2,7 @@
 //! waits, its thread runs others: the clocks of one thread do not tell its time. The kernel notes its turns on threads
 //! while waits are recorded. Within a turn, the waits of that thread are the actor's; between turns it was parked.
 
-use super::breakdown::{covered_ns, Call};
+use super::breakdown::{covered_ns, Call, Piece};
 use super::parts::Parts;
 use super::served::Served;
 use super::waits::{Stretch, Threads, SURELY_KEPT};
@@ -18,6 +18,9 @@ const LOOK: usize = 8;
 const ASKED_NS: u64 = 10_000_000;
 /// Shorter times between turns are not told as waits, ns.
 const SHORTEST_NS: u64 = 1_000;
+
+/// A thread whose turns leave out less than this and a hundredth of a time had no other actor then, ns.
+const OFF_NS: u64 = 50_000;
 
 /// What [`SpanWait::resource`] says of the time between two turns.
 pub(super) const PARKED: &str = "parked";
@@ -61,6 +64,28 @@ impl Actors {
 }
 
 impl Turns {
+    /// The parts of a request of these pieces, with these calls. A busy thread may have waited more often than the
+    /// kernel keeps. Then its clocks are asked, if it ran this actor alone.
+    pub(super) fn parts_of_pieces(&self, threads: &Threads, pieces: &[Piece], calls: &[Call]) -> Parts {
+        Parts::sum(pieces.iter().map(|piece| {
+            let by_turns = self.parts(threads, (piece.from_ns, piece.to_ns), calls);
+            let misses = by_turns.unknown > piece.parts.unknown;
+            if misses && self.had_all_of(piece) {
+                piece.parts
+            } else {
+                by_turns
+            }
+        }))
+    }
+
+    /// Whether the thread of a piece ran this actor all the time, or waited for it.
+    fn had_all_of(&self, piece: &Piece) -> bool {
+        let (length, time) = (piece.to_ns.saturating_sub(piece.from_ns), (piece.from_ns, piece.to_ns));
+        let of_thread = self.turns.iter().filter(|turn| piece.thread == Some(turn.tid));
+        let own = of_thread.filter_map(|turn| clipped((turn.from_ns, turn.to_ns), time)).map(|(from, to)| to - from);
+        length <= own.sum::<u64>() + OFF_NS + length / 100
+    }
+
     /// The parts of a time of the request with these calls.
     pub(super) fn parts(&self, threads: &Threads, time: (u64, u64), calls: &[Call]) -> Parts {
         let cover = |from_ns: u64, to_ns: u64| covered_ns(from_ns, to_ns, calls);
@@ -180,6 +205,24 @@ mod tests {
         threads.add(waits(5, &[(390, 0, 0)]));
         threads.add(ThreadWaits { exchange: 1, ..waits(5, &[]) });
         assert_eq!(parts(&turns, &threads, (300, 500)), [100 + 42, 3, 50 + 5, 0]);
+    }
+
+    #[test]
+    fn of_a_turn_whose_waits_were_forgotten_the_clocks_of_the_thread_are_told() {
+        const MS: u64 = 1_000_000;
+        let threads = Threads::default();
+        // It was interrupted for a moment, and then parked.
+        let runs = [turn(5, 0, 10 * MS), turn(5, 10 * MS + 2_000, 20 * MS), turn(5, 30 * MS, 40 * MS)];
+        let turns = Turns { answered: 6, turns: runs.to_vec() };
+        let of_clocks = Parts { on_cpu: 7 * MS, run_queue: 13 * MS, ..Parts::default() };
+        let of = |from_ns, to_ns, thread| {
+            let piece = Piece { from_ns, to_ns, parts: of_clocks, thread };
+            let parts = turns.parts_of_pieces(&threads, &[piece], &[]);
+            (parts.on_cpu, parts.blocked, parts.unknown)
+        };
+        assert_eq!(of(0, 20 * MS, Some(5)), (7 * MS, 0, 0));
+        assert_eq!(of(0, 20 * MS, None), (0, 2_000, 20 * MS - 2_000));
+        assert_eq!(of(0, 40 * MS, Some(5)), (0, 10 * MS + 2_000, 30 * MS - 2_000), "it ran others, perhaps");
     }
 
     #[test]

@@ -307,7 +307,8 @@ impl Threads {
             return Some(SpanWait { kind, ..wait });
         }
         let own_call = w.socket != 0 && calls.iter().any(|call| call.socket == w.socket);
-        let follows = matches!(w.kind, WaitKind::Lock | WaitKind::Pipe | WaitKind::Epoll);
+        // A thread is named as the waker at a socket only if the socket is one between processes of the machine.
+        let follows = matches!(w.kind, WaitKind::Lock | WaitKind::Pipe | WaitKind::Epoll | WaitKind::Socket);
         let held_by = if follows { self.holders(&w.waker, s.tid, blocked) } else { Vec::new() };
         let stopped_for = stopped_for(w.kind, &w.waker, &held_by);
         Some(SpanWait {
