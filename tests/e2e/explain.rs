@@ -10,14 +10,19 @@ const BESIDES_MS: f64 = 12.0;
 /// How far the clocks may be off.
 const OFF_MS: f64 = 0.6;
 
-struct Request<'a> {
-    truth: &'a Value,
-    span: &'a Span,
+pub(crate) struct Request<'a> {
+    pub(crate) truth: &'a Value,
+    pub(crate) span: &'a Span,
 }
 
 impl Request<'_> {
-    fn part(&self, part: &str) -> f64 {
+    pub(crate) fn part(&self, part: &str) -> f64 {
         self.span.attr(&format!("wirespan.wait.{part}")).parse().unwrap_or(0.0) / 1e6
+    }
+
+    /// The sum of the parts, ms.
+    pub(crate) fn all_parts(&self) -> f64 {
+        PARTS.iter().map(|part| self.part(part)).sum()
     }
 
     fn truth(&self, what: &str) -> f64 {
@@ -97,9 +102,8 @@ fn wrong_parts() -> Vec<String> {
     wrong
 }
 
-fn is_right(request: &Request<'_>) -> bool {
-    let sum: f64 = PARTS.iter().map(|part| request.part(part)).sum();
-    let adds_up = (sum - request.span.duration_ns as f64 / 1e6).abs() < 0.001;
+pub(crate) fn is_right(request: &Request<'_>) -> bool {
+    let adds_up = (request.all_parts() - request.span.duration_ns as f64 / 1e6).abs() < 0.001;
     let idle = request.truth("took") - request.truth("ran") - request.stolen();
     let part = |part| request.part(part);
     let path: Vec<&str> = request.truth["path"].as_str().unwrap().split('/').collect();

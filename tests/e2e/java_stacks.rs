@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The machines that are here, with their versions: installed ones, and those that `WIRESPAN_JVMS` names.
-fn machines() -> Vec<(PathBuf, u32)> {
+pub(crate) fn machines() -> Vec<(PathBuf, u32)> {
     let named = std::env::var("WIRESPAN_JVMS").unwrap_or_default();
     let installed = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten();
     let installed = installed.map(|machine| machine.path().join("bin/java"));

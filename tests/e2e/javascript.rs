@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The Nodes that are here: that of the path, that of the tools, and those that `WIRESPAN_NODES` names.
-fn nodes() -> Vec<(PathBuf, String)> {
+pub(crate) fn nodes() -> Vec<(PathBuf, String)> {
     let named = std::env::var("WIRESPAN_NODES").unwrap_or_default();
     let tools = root().join(".tools/node/bin/node").display().to_string();
     let all = named.split(':').chain(["node", &tools]).filter(|node| !node.is_empty());

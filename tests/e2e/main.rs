@@ -78,5 +78,6 @@ mod trace_why;
 mod unseen;
 mod verdicts;
 mod waits;
+mod waits_languages;
 mod why_fleet;
 mod woken;

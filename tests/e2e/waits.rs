@@ -6,23 +6,28 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Shorter waits are not compared: an interpreter has many of its own.
-const COMPARED_MS: f64 = 1.0;
+pub(crate) const COMPARED_MS: f64 = 1.0;
 /// How far the sum of the waits may be below 0.8 of what the service has measured: it measures also what it runs, and
 /// how long it is ready, which is much on a busy machine.
 const BELOW_MS: f64 = 3.0;
 
-struct Wait<'a>(&'a BTreeMap<String, String>);
+pub(crate) struct Wait<'a>(&'a BTreeMap<String, String>);
 
 impl Wait<'_> {
-    fn fact(&self, name: &str) -> &str {
+    /// The waits of a span.
+    pub(crate) fn all(span: &Span) -> Vec<Wait<'_>> {
+        span.events.iter().map(Wait).filter(|wait| !wait.fact("kind").is_empty()).collect()
+    }
+
+    pub(crate) fn fact(&self, name: &str) -> &str {
         self.0.get(&format!("wirespan.wait.{name}")).map_or("", String::as_str)
     }
 
-    fn ms(&self) -> f64 {
+    pub(crate) fn ms(&self) -> f64 {
         self.fact("duration").parse::<f64>().unwrap() / 1e6
     }
 
-    fn is(&self, (kind, woken_by): (&str, &str)) -> bool {
+    pub(crate) fn is(&self, (kind, woken_by): (&str, &str)) -> bool {
         self.fact("kind") == kind && self.fact("woken_by") == woken_by
     }
 }
@@ -48,7 +53,7 @@ fn expected(case: &str, path: &str) -> &'static [(&'static str, &'static str)] {
 
 /// A busy machine lets any thread wait for a processor, and for a page of its program that is no longer in memory;
 /// threads of Python wait for the interpreter's lock.
-fn is_always_possible(wait: &Wait<'_>) -> bool {
+pub(crate) fn is_always_possible(wait: &Wait<'_>) -> bool {
     let paged = wait.is(("page-fault", "disk"));
     paged
         || wait.fact("kind") == "run-queue"
@@ -106,7 +111,7 @@ fn a_slow_request_says_what_it_waited_for_and_who_ended_it() {
         let Some(span) = spans.iter().find(served) else { continue };
         assert_eq!(span.attr("wirespan.wait.reason"), "slow", "{path}");
         assert_eq!(span.attr("wirespan.waits"), "", "what carries the waits inside of wirespan is not shown");
-        let waits: Vec<Wait<'_>> = span.events.iter().map(Wait).filter(|w| !w.fact("kind").is_empty()).collect();
+        let waits = Wait::all(span);
         for wait in waits.iter().filter(|w| w.ms() >= COMPARED_MS) {
             if expected(case, path).iter().any(|kind| wait.is(*kind)) || is_always_possible(wait) {
                 right += 1;

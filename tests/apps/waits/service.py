@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """A service whose requests spend their time in known ways, and say how much: one JSON line for each on standard output.
 
-usage: service.py threads|loop PORT [LEAF_PORT]
+usage: service.py threads|loop PORT [LEAF_PORT [DIR]]
 
 Paths are /WHAT/MS/ID. `spin` runs for MS, `sleep` sleeps, `call` asks the leaf to sleep, `hold` sleeps with a lock and
 `lock` waits for that lock; `mix` runs, sleeps and calls. `keep` writes to a file for MS with the lock, each time until
 the disk has it, and `convoy` waits for a lock whose holder waits for that one. `disk` writes in the same way without a
 lock, `pipe` and `socket` wait for bytes that another thread sends after MS, `child` waits for a process that takes MS.
-`nap` (of a loop) lets others run for MS. All times are in seconds, measured here; `queued` is the kernel's own.
+`pool` asks the leaf by the only connection that there is, `dns` looks the name wMS.test up. `nap` (of a loop) lets
+others run for MS. All times are in seconds, measured here; `queued` is the kernel's own. `waits` are those of `disk`,
+`pool` and `dns`: the kind, what ended it, and what that thread did meanwhile.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ import http.client
 import http.server
 import json
 import os
+import queue
 import socket
 import subprocess
 import sys
@@ -27,6 +30,8 @@ LOG = open(f"{THERE.name}/app.log", "wb")
 LOCK = threading.Lock()
 SECOND = threading.Lock()
 LEAF = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+POOL = queue.Queue()
+POOL.put(http.client.HTTPConnection("127.0.0.1", LEAF))
 
 
 def spin(seconds):
@@ -49,12 +54,45 @@ def call(ms):
 
 
 def write(seconds):
-    until = time.monotonic() + seconds
+    """Returns for how long it waited for the disk."""
+    until, waited = time.monotonic() + seconds, 0.0
     while time.monotonic() < until:
         LOG.seek(0)
         LOG.write(bytes(1 << 20))
         LOG.flush()
-        os.fsync(LOG.fileno())
+        waited += timed(os.fsync, LOG.fileno())
+    return waited
+
+
+def wait(kind, by, took, held=""):
+    return {"kind": kind, "by": by, "held": held, "took": took}
+
+
+def call_by_pool(ms):
+    waits = []
+    named("user")
+    try:
+        leaf = POOL.get_nowait()
+    except queue.Empty:
+        began = time.monotonic()
+        leaf = POOL.get()
+        waits.append(wait("lock", "thread user", time.monotonic() - began, "socket "))
+    began = time.monotonic()
+    leaf.request("GET", f"/sleep/{ms}/leaf")
+    leaf.getresponse().read()
+    POOL.put(leaf)
+    return [*waits, wait("socket", "network", time.monotonic() - began)]
+
+
+def told(what, ms):
+    """Waits that are told one by one."""
+    if what == "disk":
+        return [wait("disk", "disk", write(ms / 1000))]
+    if what == "pool":
+        return call_by_pool(ms)
+    if what == "dns":
+        return [wait("socket", "network", timed(socket.getaddrinfo, f"w{ms}.test", None))]
+    return []
 
 
 def receive(ends, seconds):
@@ -95,8 +133,6 @@ def other_work(what, seconds):
         waited = timed(SECOND.acquire)
         SECOND.release()
         return waited
-    if what == "disk":
-        return timed(write, seconds)
     if what == "pipe":
         return receive(os.pipe(), seconds)
     if what == "socket":
@@ -130,8 +166,11 @@ def work(path):
         slept += timed(LOCK.acquire)
         LOCK.release()
     slept += other_work(what, seconds)
+    waits = told(what, int(ms))
+    slept += sum(waited["took"] for waited in waits)
     return {
         "path": path,
+        "waits": waits,
         "ran": time.thread_time() - ran,
         "queued": queued() - ready,
         "slept": slept,
