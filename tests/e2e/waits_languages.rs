@@ -42,10 +42,16 @@ fn as_said(wait: &Value) -> (String, String) {
 /// A thread for each request waits as the service says. To begin a child, it waits for the child, too.
 const THREADS: Language = Language { told: as_said, also: &[("process", "service sleep")], by_parts: &[] };
 
-/// The machine of Java stops its threads.
+/// The machine of Java stops its threads. They ask for a lock for a time, too, which is a sleep if they get it then.
 const JAVA: Language = Language {
     told: as_said,
-    also: &[("runtime", "thread VM Thread"), ("process", "service sleep"), ("pipe", "service sleep")],
+    also: &[
+        ("runtime", "thread VM Thread"),
+        ("process", "service sleep"),
+        ("pipe", "service sleep"),
+        ("sleep", "timer"),
+        ("lock", "timer"),
+    ],
     by_parts: &[],
 };
 

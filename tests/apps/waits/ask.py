@@ -90,6 +90,7 @@ def main():
         simple = [case for case in cases if case.partition("+")[0] not in SURROUNDED] or ["pool"]
         while time.monotonic() < until:
             ask("warm", *(f"/{case}/{MS // 2}/x" for case in simple), rounds=1, at_once=True)
+        time.sleep(1)  # the agent may ask for the waits of so many threads a second only
         for case in cases:
             special(case)
         truth.extend(with_sums(done) for done in service.end())

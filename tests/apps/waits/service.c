@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define TURNS 1000
-#define LINGER_MS 100
+#define LINGER_MS 1000
 #include "../stacks/serve.h"
 
 extern char **environ;
