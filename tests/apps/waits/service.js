@@ -108,8 +108,11 @@ async function work(what, ms) {
     return [{ kind: "disk", by: "thread", held: "disk fsync", took }];
   } else {
     const [kind, by, wait] = kinds[what];
-    await wait(ms);
-    return [{ kind, by, held: "", took: now() - began }];
+    const waiting = wait(ms);
+    // To begin a child or a call takes time, too; `event` has waited by now.
+    const from = what === "event" ? began : now();
+    await waiting;
+    return [{ kind, by, held: "", took: now() - from }];
   }
   return [];
 }
