@@ -18,7 +18,7 @@ use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
 use crate::packet::{Mirroring, Mirrors, Watch, Watching};
 use crate::pipeline::{self, Batch, Pipeline};
-use crate::slow::{Rule, Scoped, Slow};
+use crate::slow::{Knobs, Rule, Scoped, Slow};
 use crate::syscalls::CallOrder;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender, TrySendError};
@@ -203,7 +203,8 @@ pub(crate) fn understood(asked: &WhyOrder) -> Result<Why, (&'static str, String)
     if time == 0 || time > LONGEST_WHY_NS {
         return Err(("for", format!("`{}` is not a time between 1ns and 1h", asked.time)));
     }
-    let until_ns = now_ns() + time;
+    // An order that ends others is over at once.
+    let until_ns = now_ns() + if asked.end { 0 } else { time };
     let of = Scoped::of(&asked.service, &asked.endpoint, rule);
     let form = CallForm::read(&asked.form)
         .ok_or_else(|| ("as", format!("`{}` is not a form: write spans, events or attributes", asked.form)))?;
@@ -214,8 +215,10 @@ pub(crate) fn understood(asked: &WhyOrder) -> Result<Why, (&'static str, String)
             Some(CallOrder { of: of.clone(), calls, form, until_ns })
         }
     };
-    if !waits && calls.is_none() {
+    if !waits && calls.is_none() && !asked.end {
         return Err(("threshold", "neither waits nor system calls are asked for".into()));
     }
-    Ok(Why { rule: of, waits, calls, until_ns, of: Concerns::Anything })
+    let WhyOrder { kernel_stack, user_stack, metrics, .. } = *asked;
+    let knobs = Knobs { kernel_stack, user_stack, metrics };
+    Ok(Why { rule: of, knobs, waits, calls, until_ns, ends: asked.end, of: Concerns::Anything })
 }

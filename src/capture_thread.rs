@@ -252,6 +252,7 @@ impl CaptureThread {
                 self.send(out);
             }
         }
+        self.take_failed();
         let verdicts: Vec<_> = self.joiner.verdicts().into_iter().map(|(socket, v)| (socket, to_kernel(&v))).collect();
         if let Err(error) = self.capture.decide(&verdicts) {
             tracing::warn!(%error, "verdicts did not reach the kernel; connections stay at their default");

@@ -47,6 +47,13 @@ impl SystemCalls {
         true
     }
 
+    /// Ends the orders for the same requests at this time, if they would last longer.
+    pub(crate) fn end(&mut self, of: &Scoped, now_ns: u64) {
+        for order in self.asked.iter_mut().filter(|order| order.of.is_same(of)) {
+            order.until_ns = order.until_ns.min(now_ns);
+        }
+    }
+
     /// Whether calls of any process may be asked for.
     pub(crate) fn is_on(&self) -> bool {
         !self.asked.is_empty()
@@ -147,6 +154,8 @@ mod tests {
         assert!(!calls.is_due());
         assert!((0..MOST_ASKED).all(|_| calls.ask(order("shop", "", "all", CallForm::Spans))));
         assert!(!calls.ask(order("shop", "", "all", CallForm::Spans)));
+        calls.end(&Scoped::of("shop", "/cart", Rule::Learnt), 5);
+        assert!(!calls.end_due(5), "of another endpoint");
         calls.note_birth();
         assert!(calls.is_due());
         calls.processes([]);

@@ -2,7 +2,7 @@
 
 use super::CaptureThread;
 use crate::clock::now_ns;
-use crate::slow::Scoped;
+use crate::slow::{Knobs, Scoped};
 use crate::syscalls::CallOrder;
 use anyhow::{bail, Result};
 use wirespan_model::event::Actor;
@@ -12,12 +12,16 @@ use wirespan_model::Event;
 pub(crate) struct Why {
     /// Whose requests; which of them are slow.
     pub(crate) rule: Scoped,
+    /// What is recorded with their waits.
+    pub(crate) knobs: Knobs,
     /// What slow requests wait for is recorded.
     pub(crate) waits: bool,
     /// Their system calls are recorded.
     pub(crate) calls: Option<CallOrder>,
     /// Until when, Unix ns.
     pub(crate) until_ns: u64,
+    /// Nothing begins: orders before for these requests end.
+    pub(crate) ends: bool,
     pub(crate) of: Concerns,
 }
 
@@ -41,14 +45,19 @@ impl CaptureThread {
     pub(super) fn trace_why(&mut self, why: Why, events: &mut Vec<Event>) -> Result<Begun> {
         let is_of = |(_, service): &(u32, String)| why.rule.is_for(service);
         let begun = Begun { processes: self.services().iter().filter(|own| is_of(own)).count() };
+        if why.ends {
+            self.slow.end(&why.rule, why.until_ns);
+            self.system_calls.end(&why.rule, why.until_ns);
+            return Ok(begun);
+        }
         if begun.processes == 0 && why.of == Concerns::OwnServices {
             return Ok(begun);
         }
-        let Why { rule, waits, calls, until_ns, .. } = why;
+        let Why { rule, knobs, waits, calls, until_ns, .. } = why;
         if calls.is_some() && !self.capture.can_record_calls() {
             bail!("the programs of system calls are not loaded: `wirespan check` says why");
         }
-        let has_room = !waits || self.slow.ask(rule, until_ns);
+        let has_room = !waits || self.slow.ask(rule, knobs, until_ns);
         if !(has_room && calls.is_none_or(|order| self.system_calls.ask(order))) {
             bail!("too many services are traced at once: wait until one of them ends");
         }
@@ -57,6 +66,15 @@ impl CaptureThread {
         }
         self.record_calls(events);
         Ok(begun)
+    }
+
+    /// What failed is told like what was slow. It has just ended: the kernel still has its waits.
+    pub(super) fn take_failed(&mut self) {
+        for failed in self.joiner.failed() {
+            if self.slow.records(failed.pid) {
+                self.capture.take_waits(failed.tid, failed.exchange);
+            }
+        }
     }
 
     /// The service of each process that is traced.

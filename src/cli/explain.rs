@@ -36,6 +36,9 @@ pub(crate) struct ExplainArgs {
     /// Form of the answer
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Of a span: tell each wait and each call in the order of time, also short ones
+    #[arg(long)]
+    timeline: bool,
     /// Also write a flame graph of the code in which it ran and waited; of conditions, slow requests beside usual ones.
     /// The name ends in .svg for a picture, else it is folded text
     #[arg(long, value_name = "FILE")]
@@ -47,7 +50,7 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn explain(args: ExplainArgs, config: &Config) -> Result<ExitCode> {
     match &args.what[..] {
         [id] if !id.contains(['=', '<', '>']) => {
-            explain_span(&args.client, args.format, id, config)?;
+            explain_span(&args.client, args.format, id, args.timeline, config)?;
             if let Some(file) = &args.flame {
                 flame::of_span(&args.client, id, file, config)?;
             }
@@ -64,7 +67,13 @@ pub(crate) fn explain(args: ExplainArgs, config: &Config) -> Result<ExitCode> {
 }
 
 /// Says of one span where its time went.
-pub(super) fn explain_span(client: &ClientArgs, format: Format, id: &str, config: &Config) -> Result<()> {
+pub(super) fn explain_span(
+    client: &ClientArgs,
+    format: Format,
+    id: &str,
+    every_moment: bool,
+    config: &Config,
+) -> Result<()> {
     let answer = client.get(config, &format!("/api/v1/trace/{}/model", encode(id)))?;
     let trace: Trace = serde_json::from_value(answer).context("the server is of another version")?;
     let span = chosen(&trace, id)?;
@@ -75,7 +84,7 @@ pub(super) fn explain_span(client: &ClientArgs, format: Format, id: &str, config
     }
     match format {
         Format::Json => println!("{}", plain::json(&serde_json::to_string_pretty(&story)?)),
-        Format::Text => print!("{}", story.text()),
+        Format::Text => print!("{}", story.text(every_moment)),
     }
     Ok(())
 }
@@ -120,7 +129,7 @@ fn longest(trace: &Trace) -> Option<&Span> {
 /// That request in words, if it is known where its time went.
 pub(super) fn longest_in_words(trace: &Trace) -> Option<String> {
     let span = longest(trace).filter(|span| Parts::of(span).is_some())?;
-    Story::of(trace, span.id, &mut |_| None).map(|story| story.text())
+    Story::of(trace, span.id, &mut |_| None).map(|story| story.text(false))
 }
 
 /// Of the longest requests of these traces, the one that took most beside others like it, in words. `None` if none
@@ -133,7 +142,7 @@ pub(super) fn slow_in_words(store: &dyn Store, traces: &[Trace]) -> Option<Strin
     };
     let (trace, span, _) = traces.iter().filter_map(times).max_by_key(|(.., times)| *times).filter(|s| s.2 >= SLOW)?;
     let story = Story::of(trace, span.id, &mut |span| usual_in(store, span))?;
-    Some(format!("Why was it slow? `wirespan explain {}` says:\n\n{}", span.id, story.text()))
+    Some(format!("Why was it slow? `wirespan explain {}` says:\n\n{}", span.id, story.text(false)))
 }
 
 /// What is usual for spans like this one, by the newest of a store.

@@ -5,14 +5,14 @@ use super::client::{encode, ClientArgs};
 use super::explain::explain_span;
 use super::Format;
 use crate::clock::now_ns;
-use crate::config::{CallArgs, Config};
+use crate::config::{CallArgs, Config, KnobArgs};
 use crate::slow::{Rule, Scoped};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use serde_json::{json, Value};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wirespan_model::plain;
 
 /// The last requests are spans so much later.
@@ -34,7 +34,9 @@ pub(crate) struct TraceWhyArgs {
     threshold: String,
     #[command(flatten)]
     calls: CallArgs,
-    /// For how long; Ctrl-C tells at once what has come until then
+    #[command(flatten)]
+    knobs: KnobArgs,
+    /// For how long; Ctrl-C ends it, and tells what has come until then
     #[arg(long = "for", value_name = "DURATION", default_value = "60s")]
     time: String,
     /// Form of the answer
@@ -47,10 +49,15 @@ pub(crate) struct TraceWhyArgs {
 pub(crate) fn trace_why(args: &TraceWhyArgs, config: &Config) -> Result<ExitCode> {
     let mut stop = StopSignal::catch()?;
     let from_ns = now_ns();
-    let order = json!({
+    let mut order = json!({
         "service": args.service, "endpoint": args.endpoint, "threshold": args.threshold, "for": args.time,
         "syscalls": args.calls.syscalls.as_deref().unwrap_or_default(), "as": args.calls.form,
     });
+    for (knob, said) in ["kernel_stack", "user_stack", "metrics"].into_iter().zip(args.knobs.said()) {
+        if let Some(said) = said {
+            order[knob] = said.into();
+        }
+    }
     let answer = args.client.post(config, "/api/v1/why", &order)?;
     say_agents(&answer)?;
     let until_ns: u64 =
@@ -62,14 +69,20 @@ pub(crate) fn trace_why(args: &TraceWhyArgs, config: &Config) -> Result<ExitCode
     }
     eprintln!("wirespan: records what slow requests of {} wait for; ends in {:.0?}", args.service, time);
     let settle = if is_fleet { SETTLE_FLEET } else { SETTLE };
+    let began = Instant::now();
     stop.wait(Some((time + settle).as_secs().max(1)), || true);
+    if began.elapsed() < time {
+        // Ctrl-C: nobody waits for the rest.
+        order["end"] = true.into();
+        args.client.post(config, "/api/v1/why", &order)?;
+    }
     let mut slow = slowest(args, config, from_ns, true)?;
     if slow.is_empty() && args.calls.syscalls.is_some() {
         let mut all = slowest(args, config, from_ns, false)?;
         all.retain(|span| span["attributes"]["wirespan.syscalls"].is_number());
         if let Some(id) = all.first().and_then(|span| span["id"].as_str()) {
             eprintln!("wirespan: {} requests of {} told their system calls; the slowest:", all.len(), args.service);
-            explain_span(&args.client, args.format, id, config)?;
+            explain_span(&args.client, args.format, id, false, config)?;
             return Ok(ExitCode::SUCCESS);
         }
         slow = all;
@@ -79,7 +92,7 @@ pub(crate) fn trace_why(args: &TraceWhyArgs, config: &Config) -> Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     };
     eprintln!("wirespan: {} requests of {} were slow; the slowest of them:", slow.len(), args.service);
-    explain_span(&args.client, args.format, id, config)?;
+    explain_span(&args.client, args.format, id, false, config)?;
     Ok(ExitCode::SUCCESS)
 }
 

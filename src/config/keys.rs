@@ -1,4 +1,5 @@
 //! Every key, its description and its default. Where a stage has an option for the key, the default is the option's.
+//! Long because docs/configuration.md is generated from this one file.
 
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -257,6 +258,13 @@ pub(crate) struct Waits {
     pub(crate) threshold: String,
     /// Record the waits of one in so many other requests, too, so that slow ones can be compared; 0: of none.
     pub(crate) one_of: u32,
+    /// Take the stacks of the kernel where threads wait and run. Without: the kernel programs take none.
+    pub(crate) kernel_stack: bool,
+    /// Take the stacks of programs there, and copy the memory of those that keep no frame pointers. Without: neither.
+    pub(crate) user_stack: bool,
+    /// Tell how often the threads of a request were woken, and how long they were ready then (`wirespan.wait.wakeups`,
+    /// `wirespan.wait.wakeup_latency`).
+    pub(crate) metrics: bool,
     /// Let the server of an agent have this recorded for a time, as `--why-orders`.
     pub(crate) orders: bool,
     /// Thresholds of services and endpoints.
@@ -265,7 +273,15 @@ pub(crate) struct Waits {
 
 impl Default for Waits {
     fn default() -> Self {
-        Waits { threshold: String::new(), one_of: 100, orders: false, endpoint: Vec::new() }
+        Waits {
+            threshold: String::new(),
+            one_of: 100,
+            kernel_stack: true,
+            user_stack: true,
+            metrics: true,
+            orders: false,
+            endpoint: Vec::new(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod stages;
 pub(crate) use export::{export_config, metrics_exporter};
 pub(crate) use keys::{Config, Mask, Packets, Plugin, Serve};
 pub(crate) use options::{
-    AttachArgs, CallArgs, MapFileArgs, OutputArgs, ProgramArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs,
+    AttachArgs, CallArgs, KnobArgs, MapFileArgs, OutputArgs, ProgramArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs,
 };
 pub(crate) use page::reference;
 pub(crate) use stages::{capture_options, flow_rhythm, join_config, slow, solver_config, store_options, stream_config};

@@ -103,6 +103,34 @@ pub(crate) struct CallArgs {
     pub(crate) form: String,
 }
 
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+/// What is recorded with waits, for the time of an order.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct KnobArgs {
+    /// Take the stacks of the kernel where threads wait and run [default: as configured: on]
+    #[arg(long, value_name = "SWITCH")]
+    kernel_stack: Option<Switch>,
+    /// Take the stacks of programs there [default: as configured: on]
+    #[arg(long, value_name = "SWITCH")]
+    user_stack: Option<Switch>,
+    /// Tell how often threads were woken, and how long they were ready then [default: as configured: on]
+    #[arg(long, value_name = "SWITCH")]
+    metrics: Option<Switch>,
+}
+
+impl KnobArgs {
+    /// Kernel stack, user stack, metrics: what the user has said.
+    pub(crate) fn said(&self) -> [Option<bool>; 3] {
+        [self.kernel_stack, self.user_stack, self.metrics].map(|said| said.map(|switch| switch == Switch::On))
+    }
+}
+
 /// The same from the start on, for a time.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TimedCallArgs {

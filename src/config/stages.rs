@@ -1,8 +1,9 @@
 //! From the configuration to the options of each stage.
 
+use super::keys::Waits;
 use super::Config;
 use crate::flows::Rhythm;
-use crate::slow::{Rule, Scoped, Slow};
+use crate::slow::{Rule, Scoped, Slow, Want};
 use anyhow::{anyhow, Result};
 use std::time::Duration;
 use wirespan_capture::{FlowOptions, Propagate};
@@ -44,7 +45,8 @@ pub(crate) fn slow(config: &Config) -> Result<Slow> {
         let rule = Rule::read(&waits.threshold).map_err(|why| anyhow!("waits.threshold: {why}"))?;
         rules.push(Scoped::general(rule));
     }
-    Ok(Slow::new(rules, waits.one_of))
+    let Waits { kernel_stack, user_stack, metrics, .. } = *waits;
+    Ok(Slow::new(rules, waits.one_of, Want { kernel_stack, user_stack, metrics }))
 }
 
 /// When flows are drained, and how long a record's window is.

@@ -1,6 +1,5 @@
 //! Rules: which requests are slow, by service and endpoint.
 
-use super::form;
 use anyhow::{bail, Result};
 
 /// The word for a rule that learns.
@@ -24,6 +23,42 @@ impl Rule {
                 Ok(ns) => Ok(Rule::Fixed(ns)),
                 Err(why) => bail!("{why}; or write {LEARNT}"),
             },
+        }
+    }
+}
+
+/// What is recorded with the waits of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// Stacks of the kernel.
+    pub(crate) kernel_stack: bool,
+    /// Stacks of programs.
+    pub(crate) user_stack: bool,
+    /// How often threads were woken, and how long they were ready then.
+    pub(crate) metrics: bool,
+}
+
+#[cfg(test)]
+impl Want {
+    /// Everything.
+    pub(crate) const ALL: Want = Want { kernel_stack: true, user_stack: true, metrics: true };
+}
+
+/// What an order says of it; `None`: as it is configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Knobs {
+    pub(crate) kernel_stack: Option<bool>,
+    pub(crate) user_stack: Option<bool>,
+    pub(crate) metrics: Option<bool>,
+}
+
+impl Knobs {
+    /// What is recorded where this is configured.
+    pub(super) fn over(self, configured: Want) -> Want {
+        Want {
+            kernel_stack: self.kernel_stack.unwrap_or(configured.kernel_stack),
+            user_stack: self.user_stack.unwrap_or(configured.user_stack),
+            metrics: self.metrics.unwrap_or(configured.metrics),
         }
     }
 }
@@ -55,6 +90,11 @@ impl Scoped {
         Scoped { service: service.trim().into(), endpoint, rule }
     }
 
+    /// Whether it is for the same requests as another one.
+    pub(crate) fn is_same(&self, other: &Scoped) -> bool {
+        self.service == other.service && self.endpoint == other.endpoint
+    }
+
     /// Whether it is for requests of this service.
     pub(crate) fn is_for(&self, service: &str) -> bool {
         self.service.is_empty() || self.service == service
@@ -72,10 +112,23 @@ pub(super) fn named(operation: &str, target: &str) -> String {
     format!("{operation} {}", form(target))
 }
 
+/// A target without its query and with its numbers and ids left out: requests of one form do the same work.
+pub(crate) fn form(target: &str) -> String {
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let part = |part: &str| if part.contains(|c: char| c.is_ascii_digit()) { "*" } else { part }.to_string();
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_of_one_form() {
+        assert_eq!(form("/cart/17?x=1"), form("/cart/a3f"));
+        assert_ne!(form("/cart/17"), form("/pay/17"));
+    }
 
     #[test]
     fn thresholds_are_durations_or_learnt() {

@@ -80,4 +80,6 @@ mod verdicts;
 mod waits;
 mod waits_languages;
 mod why_fleet;
+mod why_knobs;
+mod why_slow;
 mod woken;

@@ -30,7 +30,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 use wirespan_model::event::MAX_PAYLOAD_BYTES;
-use wirespan_model::{Event, SocketId};
+use wirespan_model::{Event, ExchangeRange, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
 const SOME: usize = 64;
@@ -324,6 +324,11 @@ impl Capture {
         waits.record(skel, options, || targets.processes());
         self.on_demand.want_waits(options.is_some());
         self.watcher.iter().for_each(|watcher| watcher.want_waits(options.is_some()));
+    }
+
+    /// Asks for the waits of a request that has just ended: they come as if it had been slow.
+    pub fn take_waits(&mut self, tid: u32, exchange: ExchangeRange) {
+        self.waits.take_waits(tid, exchange);
     }
 
     /// Whether the kernel took the programs of system calls.

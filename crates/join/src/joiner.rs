@@ -8,7 +8,7 @@ use crate::env::Env;
 use crate::named::NamedJobs;
 use crate::order::Orders;
 use crate::provisional::ProvisionalCauses;
-use crate::settle::Settling;
+use crate::settle::{Failed, Settling};
 use crate::stats::JoinStats;
 use crate::table::{ConnKey, Table};
 use crate::verdict::Verdict;
@@ -352,6 +352,11 @@ impl Joiner {
     /// Takes the spans of SDKs that threads were seen in since the last call.
     pub fn sdk_spans(&mut self) -> Vec<SdkSpan> {
         std::mem::take(&mut self.env.sdk_spans)
+    }
+
+    /// Takes the requests that failed since the last call, though their spans may still wait.
+    pub fn failed(&mut self) -> Vec<Failed> {
+        self.waiting.as_mut().map_or(Vec::new(), |waiting| std::mem::take(&mut waiting.settling.failed))
     }
 
     /// Counters.

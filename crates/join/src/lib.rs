@@ -40,6 +40,7 @@ mod window;
 
 pub use config::JoinConfig;
 pub use joiner::{Joiner, Resources};
+pub use settle::Failed;
 pub use stats::JoinStats;
 pub use verdict::{CopyRule, Verdict};
 pub use window::{TrueEnds, WindowStats, Windows, FULL_BUNDLES};

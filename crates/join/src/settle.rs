@@ -7,12 +7,34 @@
 use crate::resent::Segments;
 use std::collections::VecDeque;
 use wirespan_model::event::TcpTrouble;
-use wirespan_model::{Span, Status, TapSide, Transport};
+use wirespan_model::{ExchangeRange, Span, Status, TapSide, Transport};
 
 /// Longest wait after the end of a span, ns. A trace waits not much longer for its spans.
 const LONGEST_NS: u64 = 1_000_000_000;
 /// Most spans that are kept. Beyond it the oldest goes.
 const MAX_KEPT: usize = 65_536;
+
+/// Most failed requests that are kept until they are fetched.
+const MAX_FAILED: usize = 1_000;
+
+/// A request that a process has just failed to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The process.
+    pub pid: u32,
+    /// The thread that read it.
+    pub tid: u32,
+    /// The exchanges that it owns.
+    pub exchange: ExchangeRange,
+}
+
+impl Failed {
+    fn of(span: &Span) -> Option<Self> {
+        let failed = span.tap == TapSide::ServerProcess && span.status.is_error(span.kind);
+        let exchange = span.exchange.filter(|_| failed)?;
+        Some(Failed { pid: span.pid, tid: span.tid, exchange })
+    }
+}
 
 #[derive(Debug)]
 struct Held {
@@ -29,11 +51,16 @@ pub(crate) struct Settling {
     held: VecDeque<Held>,
     /// Number of spans that waited so far.
     pub(crate) waited: u64,
+    /// Requests that failed lately.
+    pub(crate) failed: Vec<Failed>,
 }
 
 impl Settling {
     /// Hands a span on, unless it has to wait. `wait_ns` is 0 if the source reports no retransmissions.
     pub(crate) fn pass(&mut self, span: Span, wait_ns: u64, sink: &mut dyn FnMut(Span)) {
+        if self.failed.len() < MAX_FAILED {
+            self.failed.extend(Failed::of(&span));
+        }
         match sent_last(&span).filter(|_| wait_ns > 0) {
             Some((from, to)) => {
                 let due_ns = span.end_ns.saturating_add((wait_ns + 4 * span.tcp.srtt_ns).min(LONGEST_NS));

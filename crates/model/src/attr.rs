@@ -25,8 +25,14 @@ pub const CALLS: &str = "wirespan.syscalls.recorded";
 /// Attribute of a span whose system calls are recorded, until they are known: the form in which they are shown.
 pub const CALLS_AS: &str = "wirespan.syscalls.as";
 
-/// Attribute of a span whose waits are recorded: why they are (`slow`, `sample`).
+/// Attribute of a span whose waits are recorded: why they are (`slow`, `error`, `sample`).
 pub const WAIT_REASON: &str = "wirespan.wait.reason";
+
+/// Attribute of a span whose waits are recorded, if metrics are: how often its threads were woken.
+pub const WAKEUPS: &str = "wirespan.wait.wakeups";
+
+/// How long its threads then were ready until they ran, the mean, ns.
+pub const WAKEUP_LATENCY: &str = "wirespan.wait.wakeup_latency";
 
 /// Attribute of an SDK's span whose time was explained: how its request or its thread was found (`context`, `call`,
 /// `process`, `thread`).

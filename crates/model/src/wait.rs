@@ -271,6 +271,9 @@ pub struct SpanWaits {
     /// How long the waits took that are left out, together.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out_ns: u64,
+    /// How often the threads were woken, and how long they then were ready until they ran, together, ns; of all waits.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub woken: (u32, u64),
     /// The stacks of these waits, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<Stack>,
@@ -306,6 +309,11 @@ fn is_none(n: &u32) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
+fn is_never(woken: &(u32, u64)) -> bool {
+    woken.0 == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -326,6 +334,7 @@ mod tests {
             waits: vec![SpanWait { stack: Some(0), ..wait }, SpanWait::default()],
             left_out: 3,
             left_out_ns: 9,
+            woken: (4, 5),
             stacks,
             samples: vec![SpanSample { stack: 0, times: 2 }],
             samples_left_out: 1,

@@ -31,8 +31,8 @@ pub mod tree;
 pub use assemble::{assemble, AssembleError, Limits, SpanIndex};
 pub use crossings::{cross_hosts, crossing_spans};
 pub use explain::{
-    folded, Comparison, Explainer, Flame, FlameBox, FlameKind, Group, Held, Parts, SdkStats, Side, Step, Story, Usual,
-    UsualWaits, Waited,
+    folded, Comparison, Explainer, Flame, FlameBox, FlameKind, Group, Held, Moment, MomentKind, Parts, RankedWait,
+    Ranking, SdkStats, Side, Sides, Spent, Step, Story, Usual, UsualWaits, Waited,
 };
 pub use fold::{fold, is_noise};
 pub use forest::{derived_trace_id, link};

@@ -84,6 +84,7 @@ pub struct ViewState {
     gate: Arc<Semaphore>,
     housekeeping: bool,
     why: Option<Arc<WhySource>>,
+    recording: Arc<api::Recorded>,
     packets: Option<Arc<dyn PacketSource>>,
     fleet: Option<Arc<dyn FleetSource>>,
 }
@@ -101,6 +102,7 @@ impl ViewState {
             gate: Arc::new(Semaphore::new(MAX_QUERIES)),
             housekeeping: false,
             why: None,
+            recording: Arc::default(),
             packets: None,
             fleet: None,
         }

@@ -7,9 +7,10 @@ Paths are /WHAT/MS/ID. `spin` runs for MS, `sleep` sleeps, `call` asks the leaf 
 `lock` waits for that lock; `mix` runs, sleeps and calls. `keep` writes to a file for MS with the lock, each time until
 the disk has it, and `convoy` waits for a lock whose holder waits for that one. `disk` writes in the same way without a
 lock, `pipe` and `socket` wait for bytes that another thread sends after MS, `child` waits for a process that takes MS.
-`pool` asks the leaf by the only connection that there is, `dns` looks the name wMS.test up. `nap` (of a loop) lets
-others run for MS. All times are in seconds, measured here; `queued` is the kernel's own. `waits` are those of `disk`,
-`pool` and `dns`: the kind, what ended it, and what that thread did meanwhile.
+`fail` sleeps, and answers that the server has failed. `pool` asks the leaf by the only connection that there is, `dns`
+looks the name wMS.test up. `nap` (of a loop) lets others run for MS. All times are in seconds, measured here; `queued`
+is the kernel's own. `waits` are those of `disk`, `pool` and `dns`: the kind, what ended it, and what that thread did
+meanwhile.
 """
 
 import asyncio
@@ -155,7 +156,7 @@ def work(path):
     began, ran, ready = time.monotonic(), time.thread_time(), queued()
     if what in ("spin", "mix"):
         spin(seconds)
-    if what in ("sleep", "mix"):
+    if what in ("sleep", "mix", "fail"):
         slept += timed(time.sleep, seconds)
     if what in ("call", "mix"):
         called = timed(call, ms)
@@ -191,7 +192,7 @@ class Page(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         done = work(self.path)
-        self.send_response(200)
+        self.send_response(500 if self.path.startswith("/fail/") else 200)
         self.send_header("Content-Length", "0")
         self.end_headers()
         say(done)

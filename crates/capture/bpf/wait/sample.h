@@ -38,7 +38,7 @@ int cpu_sample(void *ctx)
 	__u32 first = 0, pid = task->tgid;
 
 	/* Threads of targets have a ring of waits. */
-	if (!waits_on || !pid || !bpf_task_storage_get(&waits, task, 0, 0))
+	if (!waits_on || !(waits_kernel_stack | waits_user_stack) || !pid || !bpf_task_storage_get(&waits, task, 0, 0))
 		return 0;
 	own = table_find(&wait_thresholds, &pid);
 	if (own)

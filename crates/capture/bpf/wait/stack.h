@@ -12,7 +12,11 @@ struct wait_stack {
 	__u64 user[WS_STACK_USER];
 };
 
-/* Takes the stack of the current thread. Returns how many places of `user` are in use. */
+/* Set by user space while waits are asked for. */
+__u8 waits_kernel_stack; /* stacks of the kernel are taken */
+__u8 waits_user_stack;	 /* stacks of programs are taken and copied */
+
+/* Takes the stacks of the current thread that are asked for. Returns how many places of `user` are in use. */
 static __always_inline __u32 fill_stack(void *ctx, struct task_struct *task, struct wait_stack *s)
 {
 	__u64 size;
@@ -20,9 +24,18 @@ static __always_inline __u32 fill_stack(void *ctx, struct task_struct *task, str
 
 	s->head.pid = task->tgid;
 	s->head.pad = 0;
+	s->head.kernel = 0;
+	if (waits_kernel_stack) {
+		bytes = bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0);
+		s->head.kernel = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	}
+	s->head.user = 0;
+	s->head.interpreted = 0;
+	if (!waits_user_stack) {
+		__builtin_memset(&s->head.copy, 0, sizeof(s->head.copy));
+		return 0;
+	}
 	copy_stack(&s->head.copy);
-	bytes = bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0);
-	s->head.kernel = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	bytes = bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK);
 	size = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	s->head.interpreted = runtime_frames(s->user + WS_STACK_NATIVE);

@@ -91,7 +91,9 @@ impl Flame {
     /// Of slow requests beside those of the sample. If none was recorded as one of the sample, the slower half stands
     /// beside the quicker one. `None` if less than two say in which code they were.
     pub fn compare<'a>(spans: impl Iterator<Item = &'a Span>) -> Option<Self> {
-        let mut known: Vec<&Span> = spans.filter(|span| Flame::of_span(span).is_some()).collect();
+        // A request that failed is no usual one, however quick it was.
+        let failed = |span: &Span| span.text(WAIT_REASON) == Some("error");
+        let mut known: Vec<&Span> = spans.filter(|span| !failed(span) && Flame::of_span(span).is_some()).collect();
         if known.len() < 2 {
             return None;
         }

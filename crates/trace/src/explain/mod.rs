@@ -11,6 +11,7 @@ mod contexts;
 mod flame;
 mod marks;
 mod parts;
+mod ranked;
 mod reports;
 mod runtime;
 mod sdk;
@@ -20,16 +21,19 @@ mod story;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod timeline;
 mod turns;
 mod usual;
 mod waits;
 mod words;
 
-pub use comparison::{Comparison, Group};
+pub use comparison::{Comparison, Group, Sides};
 pub use flame::{folded, Flame, FlameBox, FlameKind, Side};
 pub use parts::Parts;
+pub use ranked::{RankedWait, Ranking, Spent};
 pub use sdk::{Held, SdkStats};
 pub use story::{Step, Story};
+pub use timeline::{Moment, MomentKind};
 pub use usual::{Usual, UsualWaits};
 pub use words::Waited;
 
@@ -45,11 +49,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use turns::Actors;
 use waits::Threads;
-use wirespan_model::attr::WAIT_REASON;
+use wirespan_model::attr::{WAIT_REASON, WAKEUPS, WAKEUP_LATENCY};
 use wirespan_model::event::ClockMark;
 use wirespan_model::syscalls::{CallForm, ThreadCall};
 use wirespan_model::wait::ThreadWaits;
-use wirespan_model::{Span, SpanId, TapSide};
+use wirespan_model::{Span, SpanId, TapSide, Value};
 
 /// Time after the end of a request in which the spans of its calls come.
 const PATIENCE_NS: u64 = 20_000_000;
@@ -272,7 +276,14 @@ impl Explainer {
             return (span, true);
         }
         let parked = turns.map(|turns| turns.parked(time, calls)).unwrap_or_default();
-        let (waits, is_named) = self.threads.of(&stretches, calls, parked);
+        let (mut waits, is_named) = self.threads.of(&stretches, calls, parked);
+        runtime::tell_interpreter_locks(&mut waits);
+        let (wakeups, ready_ns) = waits.woken;
+        if let Some((_, slot)) = attrs.iter_mut().find(|(key, _)| key == WAKEUPS) {
+            *slot = Value::Int(wakeups.into());
+            let mean_ns = ready_ns / u64::from(wakeups.max(1));
+            attrs.push((WAKEUP_LATENCY.into(), Value::Int(i64::try_from(mean_ns).unwrap_or(i64::MAX))));
+        }
         attrs.push(waits.attribute());
         (span, is_named)
     }

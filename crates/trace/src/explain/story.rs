@@ -1,6 +1,7 @@
 //! Where the time of a span went, in words: part by part, then along the calls that took longest.
 
 use super::sentences::{against_usual, sentence};
+use super::timeline::{self, timeline, Moment};
 use super::usual::{Change, Usual, TELLING};
 use super::words::{place, Waited};
 use super::Parts;
@@ -60,6 +61,10 @@ pub struct Story {
     pub path: Vec<Step>,
     /// Its calls, longest first.
     pub calls: Vec<Step>,
+    /// What happened within the span, in the order of time.
+    pub timeline: Vec<Moment>,
+    /// How it ended: `answered: ok 200`.
+    pub ended: String,
 }
 
 impl Step {
@@ -105,6 +110,8 @@ impl Story {
     /// The story of a span of this trace; `None` if it is not in it. `usual` says what is usual for spans like one.
     pub fn of(trace: &Trace, id: SpanId, usual: &mut dyn FnMut(&Span) -> Option<Usual>) -> Option<Self> {
         let mut at = trace.spans.iter().find(|s| s.span.id == id)?;
+        let timeline = timeline(&at.span, below(trace, at));
+        let ended = ended(&at.span);
         let mut path = vec![Step::of(&at.span, usual(&at.span))];
         let mut calls: Option<Vec<Step>> = None;
         while path.len() < MOST_STEPS {
@@ -125,11 +132,11 @@ impl Story {
             path.push(step);
             at = span;
         }
-        Some(Story { path, calls: calls.unwrap_or_default() })
+        Some(Story { path, calls: calls.unwrap_or_default(), timeline, ended })
     }
 
-    /// For people.
-    pub fn text(&self) -> String {
+    /// For people. `every_moment`: also those of the time line that are short.
+    pub fn text(&self, every_moment: bool) -> String {
         let mut out = String::new();
         let Some(first) = self.path.first() else { return out };
         let _ = writeln!(out, "{}: {}  {}\n", first.service, first.name, short(first.duration_ns));
@@ -163,7 +170,17 @@ impl Story {
             let is_last = depth + 1 == self.path.len();
             let _ = writeln!(out, "  {}{}: {}", "  ".repeat(depth), step.service, sentence(step, is_last));
         }
+        out.push_str(&timeline::text(first.duration_ns, &self.ended, &self.timeline, every_moment));
         out
+    }
+}
+
+/// How a request ended.
+fn ended(span: &Span) -> String {
+    let code = span.status_code.map(|code| format!(" {code}")).unwrap_or_default();
+    match span.response_ns {
+        0 => format!("ended: {}{code}", span.status.as_str()),
+        _ => format!("answered: {}{code}", span.status.as_str()),
     }
 }
 
@@ -257,11 +274,11 @@ mod tests {
         let usual = span(9, "", "", 30, Parts { on_cpu: 9 * ms, children: 21 * ms, ..Parts::default() });
         let usual_of = |s: &Span| Usual::of([&usual].into_iter().filter(|_| s.id == SpanId(1)));
         let mut story = Story::of(&all, SpanId(1), &mut |s| usual_of(s)).unwrap();
-        assert!(!story.text().contains("in the socket"));
+        assert!(!story.text(false).contains("in the socket"));
         story.path[0].queue_ns = 8 * ms;
         assert_eq!(story.path.iter().map(|s| s.duration_ns / ms).collect::<Vec<_>>(), [100, 70, 69]);
         assert_eq!(story.calls.iter().map(|s| s.duration_ns / ms).collect::<Vec<_>>(), [70, 20]);
-        let text = story.text();
+        let text = story.text(false);
         for part in [
             "90.0ms   90 %",
             "usually 21.0ms",
@@ -291,11 +308,11 @@ mod tests {
         };
         let story = Story::of(&all, SpanId(1), &mut usual).unwrap();
         assert_eq!(story.path.iter().map(|step| &*step.name).collect::<Vec<_>>(), ["GET /buy", "GET /pay"]);
-        assert!(story.text().contains("80.0ms  GET /price  (usually 79.0ms)"), "{}", story.text());
+        assert!(story.text(false).contains("80.0ms  GET /price  (usually 79.0ms)"), "{}", story.text(false));
         // As long as usual: the longest.
         let story = Story::of(&all, SpanId(1), &mut |_| Usual::of([span(9, "", "", 150, calls(150))].iter())).unwrap();
         assert_eq!(story.path[1].name, "GET /price");
-        assert!(story.text().contains("This one took no longer."), "{}", story.text());
+        assert!(story.text(false).contains("This one took no longer."), "{}", story.text(false));
     }
 
     #[test]
@@ -307,13 +324,13 @@ mod tests {
             (span(1, "shop", "GET /buy", 90, Parts { children: 90 * ms, ..Parts::default() }), None),
             (call, Some(1)),
         ]);
-        let text = Story::of(&all, SpanId(1), &mut |_| None).unwrap().text();
+        let text = Story::of(&all, SpanId(1), &mut |_| None).unwrap().text(false);
         assert!(text.contains("for the answer of") && text.contains("no span was seen"), "{text}");
     }
 
     #[test]
     fn a_span_without_clocks_says_so() {
         let all = trace(vec![(span(1, "a", "GET", 5, Parts::default()), None)]);
-        assert!(Story::of(&all, SpanId(1), &mut |_| None).unwrap().text().contains("not known"));
+        assert!(Story::of(&all, SpanId(1), &mut |_| None).unwrap().text(false).contains("not known"));
     }
 }

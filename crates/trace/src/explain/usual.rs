@@ -106,7 +106,9 @@ impl UsualWaits {
         let recorded: Vec<(&Span, Vec<Waited>)> = spans.filter_map(|span| Some((span, Waited::of(span)?))).collect();
         let is_sample = |span: &Span| span.text(WAIT_REASON) == Some("sample");
         let has_sample = recorded.iter().any(|(span, _)| is_sample(span));
-        let is_usual = |span: &Span| if has_sample { is_sample(span) } else { span.duration_ns() <= median_ns };
+        let failed = |span: &Span| span.text(WAIT_REASON) == Some("error");
+        let is_quick = |span: &Span| span.duration_ns() <= median_ns && !failed(span);
+        let is_usual = |span: &Span| if has_sample { is_sample(span) } else { is_quick(span) };
         let usual: Vec<Vec<Waited>> = recorded.into_iter().filter(|(s, _)| is_usual(s)).map(|(_, w)| w).collect();
         if usual.is_empty() {
             return None;

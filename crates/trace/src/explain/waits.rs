@@ -205,6 +205,8 @@ impl Threads {
             .filter_map(|(s, w)| Some((self.span_wait(s, w, calls)?, w.stack.as_ref())));
         let waits = waits.chain(parked.into_iter().map(|wait| (wait, None)));
         let mut waits: Vec<(SpanWait, Option<&NamedLater>)> = waits.collect();
+        let woken = waits.iter().filter(|(w, _)| w.duration_ns > w.ready_ns);
+        let woken = woken.fold((0, 0), |(times, ns), (w, _)| (times + 1, ns + w.ready_ns));
         let left_out = waits.len().saturating_sub(MOST_OF_SPAN);
         let mut left_out_ns = 0;
         if left_out > 0 {
@@ -212,8 +214,8 @@ impl Threads {
             left_out_ns = waits.drain(MOST_OF_SPAN..).map(|(w, _)| w.duration_ns).sum();
         }
         waits.sort_by_key(|(w, _)| w.start_ns);
-        let mut told =
-            SpanWaits { left_out: u32::try_from(left_out).unwrap_or(u32::MAX), left_out_ns, ..SpanWaits::default() };
+        let mut told = SpanWaits { left_out_ns, woken, ..SpanWaits::default() };
+        told.left_out = u32::try_from(left_out).unwrap_or(u32::MAX);
         let mut is_named = true;
         for (mut wait, stack) in waits {
             if let Some(later) = stack {

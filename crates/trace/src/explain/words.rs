@@ -1,5 +1,6 @@
 //! Waits in words.
 
+use super::runtime::INTERPRETER_LOCK;
 use super::turns::PARKED;
 use crate::tree::duration;
 use serde::Serialize;
@@ -65,21 +66,48 @@ impl Waited {
     /// What the thread did, and who kept it waiting: `waited for a lock held by thread b, which slept for 80.0ms`.
     pub fn text(&self) -> String {
         let mut text = phrase(self.kind, &self.syscall, &self.resource);
-        let holders = holders(&self.held_by);
-        if !holders.is_empty() {
-            let by = match self.kind {
-                WaitKind::Lock => " held by ",
-                WaitKind::Runtime => " by ",
-                _ => ", woken by ",
-            };
-            let _ = write!(text, "{by}{holders}");
-        } else if !self.woken_by.is_empty() && self.woken_by != "timer" {
-            let _ = write!(text, ", woken by {}", plain::line(&self.woken_by));
-        }
+        text.push_str(&self.ended_by());
         if self.times > 1 {
             let _ = write!(text, " ({} times)", self.times);
         }
         text
+    }
+
+    /// The same of several requests that do it for so much longer than others: `wait 86.0ms longer for a lock held by
+    /// thread b`.
+    pub(super) fn longer(&self, ns: &str) -> String {
+        let did = phrase(self.kind, &self.syscall, &self.resource);
+        let more = |of: &str, to: &str| did.strip_prefix(of).map(|rest| to.replace("NS", ns) + rest);
+        let verbs = [
+            ("waited", "wait NS longer"),
+            ("slept", "sleep NS longer"),
+            ("read", "read NS longer"),
+            ("wrote", "write NS longer"),
+            ("was ready", "are ready NS longer"),
+            ("was held back by its", "are held back NS longer by their"),
+            ("was stopped by its", "are stopped NS longer by their"),
+            ("was parked by its", "are parked NS longer by their"),
+        ];
+        let told = verbs.iter().find_map(|(of, to)| more(of, to));
+        told.unwrap_or_else(|| format!("take {ns} longer where each {did}")) + &self.ended_by()
+    }
+
+    /// Who kept it waiting, or what woke it.
+    fn ended_by(&self) -> String {
+        let holders = holders(&self.held_by);
+        if !holders.is_empty() {
+            let by = match self.kind {
+                WaitKind::Lock => " held by ",
+                WaitKind::Runtime if self.resource == INTERPRETER_LOCK => " held by ",
+                WaitKind::Runtime => " by ",
+                _ => ", woken by ",
+            };
+            format!("{by}{holders}")
+        } else if !self.woken_by.is_empty() && self.woken_by != "timer" {
+            format!(", woken by {}", plain::line(&self.woken_by))
+        } else {
+            String::new()
+        }
     }
 }
 
@@ -88,13 +116,17 @@ const MOST_FRAMES: usize = 5;
 
 /// In which code a wait was: `price (cart.c:17) ← checkout (shop.c:40) ← main (shop.c:9)`. Empty if that is not known.
 pub(crate) fn place(stack: &Stack) -> String {
+    let told: Vec<String> = telling(stack, MOST_FRAMES).map(|f| plain::line(&f.to_string()).into_owned()).collect();
+    told.join(" ← ")
+}
+
+/// The functions that say most of a place, innermost first, at most so many.
+pub(super) fn telling(stack: &Stack, most: usize) -> impl Iterator<Item = &Frame> {
     let frames = match stack.telling() {
         [] => &stack.kernel,
         user => user,
     };
-    let known = frames.iter().filter(|frame| !frame.function.is_empty());
-    let told: Vec<String> = known.take(MOST_FRAMES).map(|f: &Frame| plain::line(&f.to_string()).into_owned()).collect();
-    told.join(" ← ")
+    frames.iter().filter(|frame| !frame.function.is_empty()).take(most)
 }
 
 impl From<SpanWait> for Waited {
@@ -166,6 +198,7 @@ fn phrase(kind: WaitKind, syscall: &str, resource: &str) -> String {
         WaitKind::Runtime if resource == PARKED => {
             "was parked by its runtime, for a lock, a channel, a timer or a connection".into()
         }
+        WaitKind::Runtime if resource == INTERPRETER_LOCK => "waited for the interpreter lock".into(),
         WaitKind::Runtime => format!("was stopped by its runtime for a {resource} (safepoint)"),
         WaitKind::Other if syscall.is_empty() => "waited in the kernel".into(),
         WaitKind::Other => format!("waited in the kernel ({syscall})"),

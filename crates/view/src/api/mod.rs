@@ -7,6 +7,7 @@ mod map;
 mod names;
 mod packets;
 mod search;
+mod slow;
 mod status;
 mod trace;
 mod why;
@@ -14,10 +15,11 @@ mod why;
 pub use fleet::{FleetOrder, FleetSource};
 pub use flows::{flow_records, FlowFilter, FlowRecord, FlowRecords};
 pub use packets::{PacketOrder, PacketSource};
+pub(crate) use why::Recorded;
 pub use why::{WhyAgent, WhyBegun, WhyOrder, WhySource, WhyState};
 
 use crate::ViewState;
-use axum::routing::{get, post};
+use axum::routing::get;
 use axum::{Json, Router};
 use utoipa::OpenApi;
 
@@ -36,6 +38,7 @@ use utoipa::OpenApi;
         flows::flows,
         flame::flame,
         status::status,
+        slow::slow,
         why::why,
         packets::packets,
         packets::order,
@@ -68,7 +71,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/map/edge", get(map::edge))
         .route("/api/v1/flows", get(flows::flows))
         .route("/api/v1/flame", get(flame::flame))
-        .route(why::PATH, post(why::why))
+        .route(why::PATH, get(slow::slow).post(why::why))
         .route(packets::PATH, get(packets::packets).post(packets::order))
         .route(fleet::PATH, get(fleet::agents).post(fleet::order))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))

@@ -1,12 +1,14 @@
-//! The order to record for a time what slow requests wait for. It is the only request that changes anything.
+//! The order to record for a time what slow requests wait for.
 
 use crate::error::{ApiError, ErrorBody};
+use crate::when::now_ns;
 use crate::ViewState;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::Json;
 use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
 use utoipa::ToSchema;
 
 /// Where it is sent to.
@@ -35,6 +37,18 @@ pub struct WhyOrder {
     /// For how long: `60s`; at most an hour.
     #[serde(rename = "for", default = "minute")]
     pub time: String,
+    /// Take the stacks of the kernel; absent: as configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_stack: Option<bool>,
+    /// Take the stacks of programs; absent: as configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_stack: Option<bool>,
+    /// Tell how often threads were woken, and how long they were ready then; absent: as configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<bool>,
+    /// The orders before for this service and this endpoint end now; nothing begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub end: bool,
 }
 
 impl WhyOrder {
@@ -93,6 +107,45 @@ fn minute() -> String {
     "60s".into()
 }
 
+/// An order that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Recording {
+    /// Name of the service.
+    service: String,
+    /// Endpoint; empty for all.
+    endpoint: String,
+    /// Requests that take at least so long are slow.
+    threshold: String,
+    /// When it ends, Unix ns.
+    until_ns: String,
+    #[serde(skip)]
+    ends_ns: u64,
+}
+
+/// The orders that a view has passed on.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded(Mutex<Vec<Recording>>);
+
+impl Recorded {
+    /// Those that have not ended.
+    pub(crate) fn now(&self, now_ns: u64) -> Vec<Recording> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.ends_ns > now_ns);
+        all.clone()
+    }
+
+    /// Notes an order that was obeyed.
+    fn note(&self, order: &WhyOrder, until_ns: u64) {
+        let (service, endpoint) = (order.service.trim().to_owned(), order.endpoint.trim().to_owned());
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| (&one.service, &one.endpoint) != (&service, &endpoint) && one.ends_ns > now_ns());
+        if !order.end && order.threshold != WhyOrder::NO_WAITS {
+            let (threshold, ends_ns) = (order.threshold.clone(), until_ns);
+            all.push(Recording { service, endpoint, threshold, until_ns: until_ns.to_string(), ends_ns });
+        }
+    }
+}
+
 /// Begins to record. An error has the name of the wrong parameter (empty
 /// if none is wrong) and the reason.
 pub type WhySource = dyn Fn(&WhyOrder) -> Result<WhyBegun, (&'static str, String)> + Send + Sync;
@@ -109,7 +162,7 @@ pub(crate) struct WhyView {
     agents: Vec<WhyAgent>,
 }
 
-/// Records from now on, and for a time, what slow requests of a service wait for (docs/why.md).
+/// Records from now on, and for a time, what slow requests of a service wait for (docs/why.md); or ends that.
 #[utoipa::path(post, path = "/api/v1/why", request_body = WhyOrder, responses(
     (status = 200, body = WhyView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn why(
@@ -124,9 +177,11 @@ pub(super) async fn why(
     if order.service.trim().is_empty() {
         return Err(ApiError::bad_query("service", "no service is named"));
     }
-    let task = tokio::task::spawn_blocking(move || source(&order));
+    let asked = order.clone();
+    let task = tokio::task::spawn_blocking(move || source(&asked));
     match task.await.map_err(|e| ApiError::internal(e.to_string()))? {
         Ok(WhyBegun { until_ns, processes, agents }) => {
+            state.recording.note(&order, until_ns);
             Ok(Json(WhyView { until_ns: until_ns.to_string(), processes, agents }))
         }
         Err(("", why)) => Err(ApiError::refused(StatusCode::SERVICE_UNAVAILABLE, "busy", why)),

@@ -4,7 +4,7 @@ use super::{get, ok, state};
 use axum::body::{to_bytes, Body};
 use axum::http::{Request, StatusCode};
 use axum::Router;
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tower::ServiceExt as _;
@@ -49,6 +49,47 @@ async fn one_order_is_taken_from_its_own_pages_and_from_programs() {
     assert_eq!(ask(&closed, &[json], r#"{"service": "shop"}"#).await.0, StatusCode::UNAUTHORIZED);
     let known = [json, ("authorization", "Bearer s3cret")];
     assert_eq!(ask(&closed, &known, r#"{"service": "shop"}"#).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_slow_requests_wait_for_is_ranked_and_orders_that_run_are_told() {
+    let idle = router(state());
+    let why = ok(&idle, "/api/v1/why?from=0&service=payment").await;
+    // Each charge tells its waits: the slowest tenth stands beside the quicker half.
+    assert!(why["requests"].as_u64() > Some(10) && why["requests"] == why["recorded"], "{why}");
+    assert_eq!((&why["compared"]["sides"], &why["takes_orders"]), (&"tenth".into(), &false.into()), "{why}");
+    let ranked = why["compared"]["waits"]["ranked"].as_array().unwrap();
+    let lock = ranked.iter().find(|wait| wait["kind"] == "lock").unwrap();
+    assert!(lock["words"].as_str().unwrap().contains("held by thread ledger-writer"), "{lock}");
+    assert_eq!(lock["slow"]["spans"], why["compared"]["slow"]["spans"], "{lock}");
+    let none = ok(&idle, "/api/v1/why?from=0&service=nobody").await;
+    assert_eq!((&none["requests"], &none["compared"], &none["recording"]), (&0.into(), &Value::Null, &json!([])));
+    assert_eq!(get(&idle, "/api/v1/why?servce=x").await.0, StatusCode::BAD_REQUEST);
+
+    let source = |order: &WhyOrder| {
+        let until_ns = if order.time == "1ns" { 1 } else { u64::MAX / 2 };
+        Ok(WhyBegun { until_ns, processes: 1, agents: Vec::new() })
+    };
+    let app = router(state().with_why(Some(Arc::new(source))));
+    let order = async |order: Value| {
+        let request = Request::builder().method("POST").uri("/api/v1/why").header("host", "localhost:9473");
+        let request = request.header("content-type", "application/json").body(Body::from(order.to_string())).unwrap();
+        assert_eq!(app.clone().oneshot(request).await.unwrap().status(), StatusCode::OK, "{order}");
+        let told = ok(&app, "/api/v1/why?service=nobody").await;
+        told["recording"].as_array().unwrap().iter().map(|one| one["endpoint"].as_str().unwrap().into()).collect()
+    };
+    let none: [String; 0] = [];
+    let running: Vec<String> = order(json!({"service": "shop", "endpoint": "/cart"})).await;
+    assert_eq!(running, ["/cart"]);
+    let running: Vec<String> = order(json!({"service": "shop", "threshold": "50ms"})).await;
+    assert_eq!(running, ["/cart", ""]);
+    let running: Vec<String> = order(json!({"service": "shop", "endpoint": "/cart", "end": true})).await;
+    assert_eq!(running, [""]);
+    // Ended by its time; and one that records no waits is none.
+    let running: Vec<String> = order(json!({"service": "shop", "for": "1ns"})).await;
+    assert_eq!(running, none);
+    let running: Vec<String> = order(json!({"service": "shop", "threshold": "off", "syscalls": "read"})).await;
+    assert_eq!(running, none);
 }
 
 /// Runs a program by remembering it.

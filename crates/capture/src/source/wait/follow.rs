@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 use wirespan_model::wait::{ThreadSample, ThreadWaits, Waker};
-use wirespan_model::{Direction, Event};
+use wirespan_model::{Direction, Event, ExchangeRange};
 
 /// Longest chain of threads.
 const DEEPEST: u8 = 6;
@@ -89,12 +89,15 @@ impl Follower {
     ) {
         let begins = options.is_some() && !self.on;
         self.on = options.is_some();
-        self.stacks.keep(skel, self.on);
+        let wanted = options.map(|options| (options.kernel_stack, options.user_stack));
+        self.stacks.keep(skel, wanted.unwrap_or_default());
         self.turns.keep(skel, self.on);
         if let Some(bss) = skel.maps.bss_data.as_mut() {
             if let Some(options) = options {
                 bss.wait_threshold_ns = options.threshold_ns;
                 bss.wait_one_of = options.one_of;
+                bss.waits_kernel_stack = u8::from(options.kernel_stack);
+                bss.waits_user_stack = u8::from(options.user_stack);
             }
             bss.waits_epoch = bss.waits_epoch.wrapping_add(u32::from(begins));
             bss.waits_on = u8::from(self.on);
@@ -135,6 +138,19 @@ impl Follower {
         if let Some(program) = &self.take {
             // A thread that has ended has no waits any more.
             let _ = run(program.as_fd(), &mut what.to_bytes());
+        }
+    }
+
+    /// Asks for the waits of the threads of a request that has just ended, by the thread that read it.
+    pub(crate) fn take_waits(&mut self, tid: u32, exchange: ExchangeRange) {
+        let exchanges = (exchange.first..=exchange.last).take(MOST_AT_ONCE);
+        let acted = exchanges.filter_map(|own| self.threads.get(&own)).flatten().copied();
+        let mut tids: Vec<u32> = acted.chain([tid]).collect();
+        tids.sort_unstable();
+        tids.dedup();
+        tids.truncate(MOST_AT_ONCE);
+        if self.on {
+            tids.into_iter().for_each(|tid| self.ask(WaitTake { tid, ..WaitTake::default() }));
         }
     }
 

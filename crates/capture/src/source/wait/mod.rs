@@ -28,6 +28,10 @@ pub struct WaitOptions {
     pub threshold_ns: u64,
     /// Of one in so many other requests; 0: of none.
     pub one_of: u32,
+    /// Take the stacks of the kernel at waits and samples.
+    pub kernel_stack: bool,
+    /// Take and copy the stacks of programs there. Without both, nothing is sampled.
+    pub user_stack: bool,
 }
 
 /// The source of waits.

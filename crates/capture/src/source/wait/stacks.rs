@@ -16,19 +16,20 @@ const ENTRY: u32 = Stack::SIZE as u32 + 8 * (WS_STACK_KERNEL + WS_STACK_USER);
 struct Tables {
     stacks: MapHandle,
     names: Names,
-    /// `None` if there is no memory for copies: frame pointers are followed then, and nothing else.
+    /// `None` if stacks of programs are not wanted, or if there is no memory for copies: frame pointers are followed
+    /// then, and nothing else.
     copies: Option<(Copies, Unwinding)>,
 }
 
 impl Tables {
-    fn make(skel: &WirespanSkel<'static>) -> Option<Tables> {
+    fn make(skel: &WirespanSkel<'static>, with_copies: bool) -> Option<Tables> {
         let names = Names::start(Functions::open(skel))?;
         let place = &skel.maps.wait_stacks;
         let stacks = boxes::make_array(place, "wait_stacks", ENTRY, WS_STACKS_KEPT);
         let stacks = stacks.inspect_err(|error| {
             tracing::warn!(%error, "no memory for stacks: where requests waited is not told");
         });
-        let copies = || Some((Copies::keep(skel)?, Unwinding::start()?));
+        let copies = || with_copies.then(|| Some((Copies::keep(skel)?, Unwinding::start()?))).flatten();
         Some(Tables { stacks: stacks.ok()?, names, copies: copies() })
     }
 
@@ -57,6 +58,8 @@ const COUNTERS: [&str; 8] = [
 #[derive(Default)]
 pub(crate) struct Stacks {
     tables: Option<Tables>,
+    /// Whether those of the kernel and those of programs are taken.
+    wanted: (bool, bool),
     /// Stacks that gave way to newer ones before they were read.
     overwritten: u64,
     /// Counters of former tables.
@@ -71,20 +74,23 @@ pub(super) struct Taken {
 }
 
 impl Stacks {
-    /// Makes the table and puts it where the kernel programs find it, or takes it away.
-    pub(super) fn keep(&mut self, skel: &WirespanSkel<'static>, wanted: bool) {
-        if wanted == self.tables.is_some() {
+    /// Makes the tables and puts them where the kernel programs find them, or takes them away. `wanted`: whether stacks
+    /// of the kernel and of programs are.
+    pub(super) fn keep(&mut self, skel: &WirespanSkel<'static>, wanted: (bool, bool)) {
+        if wanted == self.wanted {
             return;
         }
+        self.wanted = wanted;
         if let Some(tables) = self.tables.take() {
             let _ = skel.maps.wait_stacks.delete(&boxes::PLACE);
             Copies::end(skel);
             for (sum, n) in self.before.iter_mut().zip(tables.counts()) {
                 *sum += n;
             }
-            return;
         }
-        self.tables = Tables::make(skel);
+        if wanted.0 || wanted.1 {
+            self.tables = Tables::make(skel, wanted.1);
+        }
     }
 
     /// The stack with this number of a thread of this process. Its names come later.
