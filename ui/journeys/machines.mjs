@@ -44,7 +44,7 @@ function run(command, ...args) {
   if (done.status !== 0) throw new Error(`${command} ${args.join(" ")}: ${done.stderr}`);
 }
 
-const freePort = () =>
+export const freePort = () =>
   new Promise((resolve) => {
     const server = createServer().listen(0, "127.0.0.1", () => {
       const { port } = server.address();
@@ -52,12 +52,13 @@ const freePort = () =>
     });
   });
 
-/** Starts a program; it is ready when it has said these words. */
-async function start(words, command, args, options = {}) {
+/** Starts a program; it is ready when it has said these words; without words, at once. */
+export async function start(words, command, args, options = {}) {
   const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], ...options });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   await new Promise((resolve, reject) => {
     let said = "";
+    if (!words) resolve();
     const hear = (chunk) => {
       said += chunk;
       if (said.includes(words)) resolve();
@@ -75,7 +76,7 @@ async function start(words, command, args, options = {}) {
 }
 
 /** The program: that of WIRESPAN, else one that is built if need be. */
-function program() {
+export function program() {
   if (process.env.WIRESPAN) return process.env.WIRESPAN;
   const profile = existsSync(join(root, "target/debug")) ? "debug" : "release";
   const args = ["build", "--quiet", "--bin", "wirespan", ...(profile === "release" ? ["--release"] : [])];

@@ -41,3 +41,8 @@ export function parts(span: SpanView): Part[] {
 export function most(list: readonly Part[]): Part | null {
   return list.reduce<Part | null>((a, b) => (a && a.ns >= b.ns ? a : b), null);
 }
+
+/** The label of a part by the name of its attribute. */
+export function partLabel(attribute: string): string {
+  return PARTS.find(({ key }) => attribute === `wirespan.wait.${key}`)?.label ?? attribute;
+}

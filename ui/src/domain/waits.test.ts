@@ -34,5 +34,6 @@ describe("waits", () => {
     expect(kindLabel("of-a-newer-agent")).toBe("of-a-newer-agent");
     expect(reasonWords("slow")).toContain("slow");
     expect(reasonWords("sample")).toContain("usual");
+    expect(reasonWords("error")).toContain("failed");
   });
 });

@@ -56,7 +56,12 @@ export function longest(waits: readonly SpanWait[], count: number): SpanWait[] {
 
 /** Why the waits were recorded. */
 export function reasonWords(reason: string): string {
-  return reason === "sample"
-    ? "Recorded as one of the sample of usual requests."
-    : "Recorded because the request was slow.";
+  switch (reason) {
+    case "sample":
+      return "Recorded as one of the sample of usual requests.";
+    case "error":
+      return "Recorded because the request failed.";
+    default:
+      return "Recorded because the request was slow.";
+  }
 }

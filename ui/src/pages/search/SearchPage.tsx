@@ -12,12 +12,14 @@ import { QueryProblem } from "./QueryProblem";
 import { Scatter } from "./Scatter";
 import css from "./SearchPage.module.css";
 import { TraceRows } from "./TraceRows";
+import { WhySlow } from "./WhySlow";
 
 export function SearchPage() {
   const { search } = useUrl();
   const filters = readFilters(search);
   const live = search.get("live") === "1";
   const code = search.get("code") === "1";
+  const why = search.get("why") === "1";
   const { data, error, isFetching, isPlaceholderData, refetch } = useTraces(filters, live);
   const queryBox = useRef<HTMLInputElement>(null);
   const [cursor, setCursor] = useState(-1);
@@ -66,19 +68,30 @@ export function SearchPage() {
           <p className={css.count} role="status">
             {shown.length === 1 ? "1 trace" : `${shown.length} traces`}
             {data.limited && ", and more: narrow the search to see them"}
-            <button
-              type="button"
-              className={css.button}
-              aria-pressed={code}
-              onClick={() => setParams({ code: code ? "" : "1" })}
-            >
-              In which code
-            </button>
+            <span className={css.views}>
+              <button
+                type="button"
+                className={css.button}
+                aria-pressed={why}
+                onClick={() => setParams({ why: why ? "" : "1" })}
+              >
+                Why slow
+              </button>
+              <button
+                type="button"
+                className={css.button}
+                aria-pressed={code}
+                onClick={() => setParams({ code: code ? "" : "1" })}
+              >
+                In which code
+              </button>
+            </span>
             <span className={css.keys}>
               <kbd>j</kbd> <kbd>k</kbd> choose, <kbd>Enter</kbd> open, <kbd>/</kbd> query, <kbd>l</kbd> live
             </span>
           </p>
-          {code && <Code filters={filters} />}
+          {why && <WhySlow filters={filters} endpoint={search.get("endpoint") ?? ""} />}
+          {code && !why && <Code filters={filters} />}
           <TraceRows traces={shown} cursor={at} />
         </div>
       )}

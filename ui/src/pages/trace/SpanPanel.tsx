@@ -7,6 +7,7 @@ import { corrected, stops } from "../../domain/hops";
 import { parts } from "../../domain/parts";
 import { formatExact } from "../../domain/time";
 import { timeWords } from "../../domain/times";
+import { whySearch } from "../../domain/why";
 import { Copy } from "../../parts/Copy";
 import { Flame } from "../../parts/Flame";
 import { Service } from "../../parts/Service";
@@ -15,6 +16,7 @@ import { Link } from "../../routing/Link";
 import { href } from "../../routing/url";
 import { Evidence } from "./Evidence";
 import { Messages } from "./Messages";
+import { NoWaits } from "./NoWaits";
 import { PartsList } from "./Parts";
 import css from "./SpanPanel.module.css";
 import { SystemCalls } from "./SystemCalls";
@@ -83,10 +85,19 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
         </Section>
       )}
 
-      {item.waits && (
+      {item.waits ? (
         <Section title="What it waited for">
           <Waits of={item.waits} durationNs={span.duration_ns} />
+          <p className={css.words}>
+            <Link href={href("/", whySearch(span))}>Why requests like this are slow</Link>
+          </p>
         </Section>
+      ) : (
+        isServed(span) && (
+          <Section title="What it waited for">
+            <NoWaits span={span} />
+          </Section>
+        )
       )}
 
       {item.syscalls && (
@@ -98,9 +109,6 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
       {item.waits && item.waits.flame.length > 0 && (
         <Section title="In which code">
           <Flame boxes={item.waits.flame} />
-          <p className={css.words}>
-            <Link href={href("/", codeOf(span))}>Slow requests like this beside usual ones</Link>
-          </p>
         </Section>
       )}
 
@@ -146,11 +154,9 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
   );
 }
 
-/** The search for requests like this one, with the code in which they were. */
-function codeOf(span: SpanView): URLSearchParams {
-  const search = new URLSearchParams({ service: span.service, operation: span.operation, code: "1" });
-  if (!span.operation) search.delete("operation");
-  return search;
+/** Whether it is a request whose waits can be recorded. */
+function isServed({ service, tap }: SpanView): boolean {
+  return service !== "" && tap === "server-process";
 }
 
 type Fact = readonly [string, ReactNode];
