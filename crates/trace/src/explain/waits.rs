@@ -1,8 +1,7 @@
 //! What the threads of a request waited for, and who kept them waiting.
 //!
-//! A wait belongs to the request for which its thread acted then. That is known by the messages: from a message of the
-//! request until the next message of the thread. If another thread moves the next message, the request passed to that
-//! thread when the first one woke it.
+//! A wait belongs to the request for which its thread acted then: from a message of the request until the next message
+//! of the thread. If another thread moves that one, the request passed to it when the first one woke it.
 
 use super::breakdown::{covered_ns, Call, Piece};
 use super::marks::Point;
