@@ -141,6 +141,7 @@ static void begin_sdk(const char *url, double share)
 
 	to.url = url;
 	batches.max_queue_size = 65536;
+	batches.schedule_delay_millis = std::chrono::milliseconds(500);
 	auto provider = sdk::trace::TracerProviderFactory::Create(
 		sdk::trace::BatchSpanProcessorFactory::Create(otlp::OtlpHttpExporterFactory::Create(to), batches),
 		sdk::resource::Resource::Create(resource), sdk::trace::TraceIdRatioBasedSamplerFactory::Create(share));
