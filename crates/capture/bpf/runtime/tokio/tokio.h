@@ -198,7 +198,6 @@ static __always_inline void tokio_after_message(struct task_state *t, struct soc
 	a->births = since ? a->births : 0;
 }
 
-
 SEC("uprobe.multi")
 int WS_UPROBE(tokio)
 {
