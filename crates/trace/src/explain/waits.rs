@@ -207,11 +207,8 @@ impl Threads {
         let woken = waits.iter().filter(|(w, _)| w.duration_ns > w.ready_ns);
         let woken = woken.fold((0, 0), |(times, ns), (w, _)| (times + 1, ns + w.ready_ns));
         let left_out = waits.len().saturating_sub(MOST_OF_SPAN);
-        let mut left_out_ns = 0;
-        if left_out > 0 {
-            waits.sort_by_key(|(w, _)| std::cmp::Reverse(w.duration_ns));
-            left_out_ns = waits.drain(MOST_OF_SPAN..).map(|(w, _)| w.duration_ns).sum();
-        }
+        waits.sort_by_key(|(w, _)| std::cmp::Reverse(w.duration_ns));
+        let left_out_ns = waits.drain(waits.len() - left_out..).map(|(w, _)| w.duration_ns).sum();
         waits.sort_by_key(|(w, _)| w.start_ns);
         let mut told = SpanWaits { left_out_ns, woken, ..SpanWaits::default() };
         told.left_out = u32::try_from(left_out).unwrap_or(u32::MAX);
