@@ -56,7 +56,7 @@ async fn what_slow_requests_wait_for_is_ranked_and_orders_that_run_are_told() {
     let idle = router(state());
     let why = ok(&idle, "/api/v1/why?from=0&service=payment").await;
     // Each charge tells its waits: the slowest tenth stands beside the quicker half.
-    assert!(why["requests"].as_u64() > Some(10) && why["requests"] == why["recorded"], "{why}");
+    assert!(why["requests"].as_u64() >= Some(10) && why["requests"] == why["recorded"], "{why}");
     assert_eq!((&why["compared"]["sides"], &why["takes_orders"]), (&"tenth".into(), &false.into()), "{why}");
     let ranked = why["compared"]["waits"]["ranked"].as_array().unwrap();
     let lock = ranked.iter().find(|wait| wait["kind"] == "lock").unwrap();
