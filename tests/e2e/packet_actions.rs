@@ -213,7 +213,10 @@ fn what_does_not_come_on_is_counted_by_hop_and_by_flow() {
         let [place, next] = ["place", "next"].map(|key| (&at[0][key]["point"], &at[0][key]["device"]));
         assert_eq!((place, next), ((&"queue".into(), &"portb".into()), (&"xmit".into(), &"portb".into())));
         let loss = &at[0]["loss"];
-        assert_eq!(loss[told], lost, "{loss}");
+        // A drop that no program sees (a machine may hide some of its processes) is missing. Each is counted.
+        let [here, missing] = [told, "missing"].map(|key| loss[key].as_u64().unwrap());
+        assert!(here >= lost - lost / 20, "{loss}");
+        assert_eq!(if told == "missing" { here } else { here + missing }, lost, "{loss}");
         let share = loss["share"].as_f64().unwrap();
         assert!((share - lost as f64 / sent as f64).abs() < 1e-6, "{loss}");
         let flows = of_kind(&lines, "flow");
@@ -221,7 +224,7 @@ fn what_does_not_come_on_is_counted_by_hop_and_by_flow() {
         let (large, small) = (of(7108), of(7109));
         assert_eq!((&large["packets"], &large["bytes"]), (&600.into(), &300_000.into()), "{large}");
         let lost_by_flow = [large, small].map(|flow| flow["loss"][told].as_u64().unwrap());
-        assert_eq!(lost_by_flow.iter().sum::<u64>(), lost, "{flows:#?}");
+        assert_eq!(lost_by_flow.iter().sum::<u64>(), here, "{flows:#?}");
         assert!(large["times"]["p99_ns"].as_u64() > large["times"]["p50_ns"].as_u64(), "{large}");
         assert!(large["mbit_s"].as_f64().unwrap() > 0.0 && large["times"]["jitter_ns"].as_u64().unwrap() > 0);
     }

@@ -58,7 +58,8 @@ fn spans_are_found_by_the_context_that_their_process_publishes() {
         std::fs::write(&python, script).unwrap();
         std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         println!("{name}:");
-        check(test, "own", &python, &[("published", 8)], 4);
+        // Two threads hand the interpreter's lock to each other, which is more waits than are kept.
+        check(test, "own", &python, &[("published", 8)], 0);
     }
 }
 

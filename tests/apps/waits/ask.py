@@ -88,6 +88,7 @@ def main():
         cases = cases.split(",")
         until = time.monotonic() + WARM_SECONDS
         simple = [case for case in cases if case.partition("+")[0] not in SURROUNDED] or ["pool"]
+        simple = [case for case in simple if case != "dns" or has_names]
         while time.monotonic() < until:
             ask("warm", *(f"/{case}/{MS // 2}/x" for case in simple), rounds=1, at_once=True)
         time.sleep(1)  # the agent may ask for the waits of so many threads a second only

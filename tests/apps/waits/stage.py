@@ -1,5 +1,6 @@
 """Services with known waits, and what surrounds them: competitors, limits of processor and disk, slow names."""
 
+import atexit
 import contextlib
 import ctypes
 import http.client
@@ -30,6 +31,7 @@ class Service:
         self.port = free_port()
         command = [*command, str(self.port), *map(str, further)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # who waits for what this process prints waits for its children, too
         self.said = []
         threading.Thread(target=lambda: self.said.extend(self.process.stdout), daemon=True).start()
         for _ in range(200):
@@ -169,7 +171,19 @@ def together(service, *paths):
         thread.join()
 
 
-NAMES_AT = ("127.0.0.153", 53)
+# One of these is free: several tests run side by side.
+NAMES_AT = [f"127.0.153.{n}" for n in range(1, 50)]
+
+
+def bound(server):
+    """Binds a name server to an address that is free, and gives that."""
+    for at in NAMES_AT:
+        try:
+            server.bind((at, 53))
+            return at
+        except OSError as error:
+            refused = error
+    raise refused
 
 
 def names():
@@ -177,9 +191,9 @@ def names():
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        server.bind(NAMES_AT)
+        at = bound(server)
         with tempfile.NamedTemporaryFile("w", delete=False) as settings:
-            settings.write(f"nameserver {NAMES_AT[0]}\noptions attempts:1\n")
+            settings.write(f"nameserver {at}\noptions attempts:1\n")
         # A mount namespace of this process: others keep their settings. MS_REC | MS_PRIVATE, MS_BIND
         calls = [("unshare", 0x20000), ("mount", None, b"/", None, 0x44000, None)]
         calls.append(("mount", settings.name.encode(), b"/etc/resolv.conf", None, 0x1000, None))
