@@ -57,7 +57,17 @@ export async function startService() {
         await keeper;
       }
     };
-    return { url: `http://${ui}`, ask, load, stop };
+    const url = `http://${ui}`;
+    /** Waits until the agent tells traces of these conditions: a page asks once. */
+    const told = async (query) => {
+      for (let n = 0; n < 150; n++) {
+        const found = await (await fetch(`${url}/api/v1/traces?q=${encodeURIComponent(query)}`)).json();
+        if (found.traces?.length) return;
+        await pause(100);
+      }
+      throw new Error(`no trace of ${query}`);
+    };
+    return { url, ask, load, told, stop };
   } catch (error) {
     await stop();
     throw error;

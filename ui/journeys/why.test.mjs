@@ -21,6 +21,7 @@ after(async () => {
 
 test("waits are ordered in the UI, counted down, ended, and ranked", { skip }, async () => {
   await service.load(1);
+  await service.told("endpoint=/lock/");
   const { page, faults } = await openPage(browser.context, `${service.url}/?q=endpoint%3D%2Flock%2F`);
   const traces = page.getByRole("list", { name: "Traces" }).getByRole("listitem");
   await traces.first().waitFor();
@@ -66,6 +67,7 @@ test("a request without waits has those of requests like it recorded", { skip },
   // The order of the test before has ended, and its last requests are told.
   await new Promise((resolve) => setTimeout(resolve, 3000));
   await service.ask("/sleep/40/7");
+  await service.told("endpoint=/sleep/40");
   const { page, faults } = await openPage(browser.context, `${service.url}/?q=endpoint%3D%2Fsleep%2F40`);
   await page.getByRole("list", { name: "Traces" }).getByRole("listitem").first().click();
   await page.waitForURL("**/trace/*");
