@@ -80,9 +80,10 @@ impl ProvisionalCauses {
     pub(crate) fn resolve(&mut self, alias: &CauseAlias) {
         self.last_ns = self.last_ns.max(alias.time_ns);
         let evidence = match alias.kind {
-            AliasKind::Name | AliasKind::Born => None,
+            AliasKind::Name => None,
             AliasKind::Woken => Some(Evidence::WakeUp),
             AliasKind::Guess => Some(Evidence::Inferred),
+            AliasKind::Born => return, // no name: `Orders` knows it
         };
         if let Some(evidence) = evidence {
             self.guesses.insert(alias.provisional, (alias.cause, evidence));

@@ -1,4 +1,4 @@
-//! Causes that name a request by its order on a connection.
+//! Requests on connections that carry many at a time: by stream, or by their order.
 
 use crate::event::{BY_STREAM, PROVISIONAL};
 
@@ -6,4 +6,9 @@ use crate::event::{BY_STREAM, PROVISIONAL};
 /// form of [`crate::event::by_stream`], with an even number, as no request's stream has.
 pub fn is_ordered(cause: u64) -> bool {
     cause & PROVISIONAL == BY_STREAM && cause & 1 == 0
+}
+
+/// Whether the protocol has streams, whose ids name requests.
+pub fn has_streams(protocol: &str) -> bool {
+    matches!(protocol, "http2" | "grpc")
 }

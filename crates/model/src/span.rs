@@ -303,7 +303,7 @@ impl Span {
     /// Causal id of this request by its HTTP/2 stream (see [`crate::event::BY_STREAM`]). `None` unless this is the
     /// server's span of a protocol with streams.
     pub fn stream_exchange(&self) -> Option<u64> {
-        let named = self.tap == TapSide::ServerProcess && matches!(&*self.protocol, "http2" | "grpc");
+        let named = self.tap == TapSide::ServerProcess && crate::order::has_streams(&self.protocol);
         crate::event::by_stream(self.socket, self.message_id.filter(|_| named && self.exchange.is_some())?)
     }
 

@@ -32,6 +32,11 @@ pub(crate) struct FactMaps {
     own: HashMap<&'static str, MapHandle>,
 }
 
+/// Whether the kernel programs have noted a process here.
+fn has(map: &MapHandle, pid: u32) -> bool {
+    matches!(map.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+}
+
 impl FactMaps {
     /// Opens the maps of a loaded object.
     pub(crate) fn open(object: &Object) -> libbpf_rs::Result<Self> {
@@ -61,12 +66,12 @@ impl FactMaps {
 
     /// Whether a process was seen to take messages from a queue.
     pub(super) fn takes(&self, pid: u32) -> bool {
-        matches!(self.takers.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+        has(&self.takers, pid)
     }
 
     /// Whether a process was seen to send for several requests on one connection.
     pub(super) fn shares(&self, pid: u32) -> bool {
-        matches!(self.sharers.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+        has(&self.sharers, pid)
     }
 
     /// Writes new facts about a process; `all` holds them as well.

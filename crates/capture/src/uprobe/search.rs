@@ -39,7 +39,7 @@ struct Followed {
     born: Instant,
     look_at: Instant,
     attached: HashSet<FileId>,
-    /// Files with probes that wait until the process takes messages from a queue.
+    /// Files with probes that wait until the process does this.
     waiting: Vec<(When, CString, Arc<Plan>)>,
     /// Files with probes that are in place while waits are asked for, and those probes.
     of_waits: Vec<(CString, Arc<Plan>)>,

@@ -6,6 +6,7 @@ use crate::pending::{Match, Pending, OPEN};
 use crate::spans;
 use std::borrow::Cow;
 use wirespan_decode::Pairing;
+use wirespan_model::order::has_streams;
 use wirespan_model::{Evidence, Kind, Message, Side, Transport, Value};
 
 impl Session {
@@ -133,9 +134,4 @@ impl Session {
         pending.span.message_id = Some(id);
         self.queue.push(Some(id), pending);
     }
-}
-
-/// Whether the protocol has streams, whose ids name requests.
-fn has_streams(protocol: &str) -> bool {
-    matches!(protocol, "http2" | "grpc")
 }

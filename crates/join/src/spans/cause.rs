@@ -5,6 +5,7 @@ use crate::pending::Pending;
 use crate::stream::Mark;
 use std::borrow::Cow;
 use wirespan_model::event::ContextEvent;
+use wirespan_model::order::has_streams;
 use wirespan_model::span::FOREIGN_TRACE_ID;
 use wirespan_model::{Carried, Direction, Evidence, Span, SpanId, TraceId, Value};
 
@@ -36,7 +37,7 @@ pub(crate) fn set_stream_cause(pending: &mut Pending, ctx: &Ctx<'_>) -> bool {
 /// Weakens the evidence of a connecting thread on a protocol with streams. Requests of several causes may wait for one
 /// connection, so that its connecting thread is no more than a guess.
 pub(crate) fn weaken_connect_cause(span: &mut Span) {
-    if span.cause_evidence == Some(Evidence::Connect) && matches!(&*span.protocol, "http2" | "grpc") {
+    if span.cause_evidence == Some(Evidence::Connect) && has_streams(&span.protocol) {
         span.cause_evidence = Some(Evidence::Inferred);
     }
 }

@@ -64,6 +64,15 @@ static __always_inline const struct go_facts *go_facts_of(struct task_struct *ta
 	return &g->facts;
 }
 
+/* The same where a probe runs: `t` is the state of the thread; NULL if it is none of a target, either. */
+static __always_inline const struct go_facts *go_probed(struct task_struct *task, struct task_state *t)
+{
+	if (!t)
+		return NULL;
+	learn_runtimes(task, t);
+	return go_facts_of(task, t);
+}
+
 /*
  * The attribution of a goroutine. One that is met for the first time inherits from its parent, unless its start would
  * have been seen.
@@ -112,10 +121,8 @@ static __always_inline struct attribution *go_acting(struct task_struct *task, s
 static __always_inline struct attribution *go_running(struct task_struct *task, struct task_state *t, __u64 g)
 {
 	struct actor_key key = { .pid = task->tgid, .kind = WS_GOROUTINE };
-	const struct go_facts *go;
+	const struct go_facts *go = go_probed(task, t);
 
-	learn_runtimes(task, t);
-	go = go_facts_of(task, t);
 	if (!go)
 		return NULL;
 	key.id = user_word(g + go->goid);
@@ -136,10 +143,7 @@ int WS_UPROBE(go_birth)
 	const struct go_facts *go;
 	__u64 child = WS_GO_ARG2(ctx);
 
-	if (!t)
-		return 0;
-	learn_runtimes(task, t);
-	go = go_facts_of(task, t);
+	go = go_probed(task, t);
 	if (!go)
 		return 0;
 	if (go->parent)
@@ -166,10 +170,7 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	struct attribution *from, *to, nobody = {};
 	__u16 element = 0;
 
-	if (!t)
-		return 0;
-	learn_runtimes(task, t);
-	go = go_facts_of(task, t);
+	go = go_probed(task, t);
 	if (!go)
 		return 0;
 	other = user_word(WS_GO_ARG2(ctx)); /* struct sudog begins with its goroutine */

@@ -25,10 +25,7 @@ int WS_UPROBE(go_close)
 	__u64 waiter[2]; /* struct sudog: its goroutine, the next one */
 	int n;
 
-	if (!t)
-		return 0;
-	learn_runtimes(task, t);
-	go = go_facts_of(task, t);
+	go = go_probed(task, t);
 	if (!go)
 		return 0;
 	t->closing = 0;
@@ -62,10 +59,7 @@ int WS_UPROBE(go_ready)
 	const struct go_facts *go;
 	__u64 running;
 
-	if (!t)
-		return 0;
-	learn_runtimes(task, t);
-	go = go_facts_of(task, t);
+	go = go_probed(task, t);
 	if (!go)
 		return 0;
 	if (t->closing && bpf_ktime_get_ns() - t->closing_ns < GO_CLOSING_NS) {

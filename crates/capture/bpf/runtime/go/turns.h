@@ -15,10 +15,7 @@ int WS_UPROBE(go_execute)
 	const struct go_facts *go;
 	__u64 id, m;
 
-	if (!t || !waits_on)
-		return 0;
-	learn_runtimes(task, t);
-	go = go_facts_of(task, t);
+	go = waits_on ? go_probed(task, t) : NULL;
 	if (!go)
 		return 0;
 	id = user_word(WS_GO_ARG1(ctx) + go->goid);

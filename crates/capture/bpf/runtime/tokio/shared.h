@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Tasks of tokio on connections that requests share: which task is for which request, and which answer for whom. */
+/*
+ * Several requests share one connection of tokio. Here each task that is made gets the name of its own request, and it
+ * is told which task was woken by which answer.
+ */
 #ifndef WS_TOKIO_SHARED_H
 #define WS_TOKIO_SHARED_H
 
