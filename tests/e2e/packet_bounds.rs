@@ -102,8 +102,8 @@ fn a_program_starts_and_ends_quickly() {
 }
 
 #[test]
-fn a_program_for_all_traffic_ends_at_its_bound() {
-    let test = "a_program_for_all_traffic_ends_at_its_bound";
+fn a_program_for_all_namespaces_ends_at_its_bound() {
+    let test = "a_program_for_all_namespaces_ends_at_its_bound";
     if !ready(test) {
         return;
     }
@@ -111,7 +111,9 @@ fn a_program_for_all_traffic_ends_at_its_bound() {
     let _echo = spaces.python(1, ECHO, &["10.214.1.2", "7131"]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("program.yaml");
-    std::fs::write(&file, "action: [count]\nat_most: 300\nfor: 60s\n").unwrap();
+    // Without a filter it would see the packets of the machine's other programs.
+    let program = "filter: {protocol: udp, port: 7131}\naction: [count]\nat_most: 300\nfor: 60s\n";
+    std::fs::write(&file, program).unwrap();
     let mut running =
         Running::start(WIRESPAN, &["packet", file.to_str().unwrap(), "--all-traffic", "--format", "json"]);
     running.wait_for("packets are seen");

@@ -21,6 +21,36 @@ pub(crate) fn ask(port: u16, path: &str) -> bool {
     asked.is_ok_and(|answer| answer.contains(" 200"))
 }
 
+/// The service with known waits, and `wirespan up` that traces it.
+pub(crate) struct Traced {
+    pub(crate) port: u16,
+    pub(crate) ui: String,
+    pub(crate) service: Running,
+    pub(crate) up: Running,
+}
+
+impl Traced {
+    /// Both, once the service has answered this request. `more`: further arguments of `up`.
+    pub(crate) fn start(first: &str, more: &[&str]) -> Traced {
+        let (port, ui) = (free_port(), format!("127.0.0.1:{}", free_port()));
+        let service = root().join("tests/apps/waits/service.py").display().to_string();
+        let service = Running::start("python3", &[&service, "threads", &port.to_string()]);
+        let pid = service.pid().to_string();
+        let mut up = Running::start(WIRESPAN, &[&["up", "--ui", &ui, "--pid", &pid], more].concat());
+        up.wait_for("Ctrl-C ends");
+        listens(port, first);
+        Traced { port, ui, service, up }
+    }
+}
+
+/// Orders waits, or ends an order; what the query API answers.
+pub(crate) fn order(ui: &str, order: &Value) -> Value {
+    let sent = ureq::post(format!("http://{ui}/api/v1/why")).header("content-type", "application/json");
+    let mut answer = sent.send(order.to_string()).unwrap();
+    assert!(answer.status().is_success(), "{order}");
+    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+}
+
 /// An answer of the query API; null if there is none.
 pub(crate) fn get(ui: &str, path: &str) -> Value {
     let answer = ureq::get(format!("http://{ui}/api/v1/{path}")).call().ok();
@@ -83,12 +113,7 @@ fn waits_are_recorded_for_a_time_of_one_service_and_endpoint_and_then_no_longer(
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
     }
-    let (port, ui) = (free_port(), format!("127.0.0.1:{}", free_port()));
-    let service = root().join("tests/apps/waits/service.py").display().to_string();
-    let traced = Running::start("python3", &[&service, "threads", &port.to_string()]);
-    let mut up = Running::start(WIRESPAN, &["up", "--ui", &ui, "--pid", &traced.pid().to_string()]);
-    up.wait_for("Ctrl-C ends");
-    listens(port, "/sleep/1/first");
+    let Traced { port, ui, service: _service, up } = Traced::start("/sleep/1/first", &[]);
     assert!(ask(port, "/sleep/80/before"));
     let before = served(&ui, "/sleep/80/before");
     let name = before["service"].as_str().unwrap();

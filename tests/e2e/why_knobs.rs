@@ -1,8 +1,8 @@
 //! What is recorded with waits: stacks of the kernel, stacks of programs, metrics; and of which requests: also of those
 //! that fail, however quick they are.
 
-use crate::harness::{can_trace, has, root, within, Running, WIRESPAN};
-use crate::trace_why::{ask, free_port, get, listens, served};
+use crate::harness::{can_trace, has, within};
+use crate::trace_why::{ask, get, order, served, Traced};
 use serde_json::{json, Value};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -18,26 +18,7 @@ fn ask_and_stay(port: u16, path: &str) -> TcpStream {
     stream
 }
 
-struct Traced {
-    port: u16,
-    ui: String,
-    _service: Running,
-    up: Running,
-}
-
 impl Traced {
-    fn start(more: &[&str]) -> Traced {
-        let (port, ui) = (free_port(), format!("127.0.0.1:{}", free_port()));
-        let service = root().join("tests/apps/waits/service.py").display().to_string();
-        let service = Running::start("python3", &[&service, "threads", &port.to_string()]);
-        let args = ["up", "--ui", &ui, "--pid", &service.pid().to_string()].map(str::to_string);
-        let args: Vec<&str> = args.iter().map(String::as_str).chain(more.iter().copied()).collect();
-        let mut up = Running::start(WIRESPAN, &args);
-        up.wait_for("Ctrl-C ends");
-        listens(port, "/sleep/1/first");
-        Traced { port, ui, _service: service, up }
-    }
-
     /// The waits and the attributes of a request, once they are known.
     fn told(&self, path: &str) -> (Value, Value) {
         let span = served(&self.ui, path);
@@ -51,8 +32,7 @@ impl Traced {
     }
 
     fn order(&self, order: &Value) {
-        let sent = ureq::post(format!("http://{}/api/v1/why", self.ui)).header("content-type", "application/json");
-        assert!(sent.send(order.to_string()).unwrap().status().is_success(), "{order}");
+        self::order(&self.ui, order);
         // The programs are attached, and the settings known.
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -84,7 +64,7 @@ fn stacks_and_metrics_are_recorded_as_an_order_says_and_cost_nothing_without() {
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
     }
-    let traced = Traced::start(&[]);
+    let traced = Traced::start("/sleep/1/first", &[]);
     let name = served(&traced.ui, "/sleep/1/first")["service"].as_str().unwrap().to_string();
     let order = |knobs: Value| {
         let mut all = json!({"service": name, "threshold": "30ms", "for": "5m"});
@@ -136,7 +116,7 @@ fn the_waits_of_requests_that_fail_are_recorded_also_when_they_are_quick() {
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
     }
-    let traced = Traced::start(&["--threshold", "10s"]);
+    let traced = Traced::start("/sleep/1/first", &["--threshold", "10s"]);
     assert!(ask(traced.port, "/sleep/40/fine1"));
     // A thread that ends with its connection may have ended before it is asked for its waits.
     let kept = ask_and_stay(traced.port, "/fail/40/wrong1");

@@ -1,20 +1,14 @@
 //! Why the requests of an endpoint are slow: waits are ordered by the query API as the UI does, and slow requests stand
 //! beside usual ones.
 
-use crate::harness::{can_trace, has, root, wirespan, within, Running, WIRESPAN};
-use crate::trace_why::{ask, free_port, get, listens, served};
+use crate::harness::{can_trace, has, wirespan, within};
+use crate::trace_why::{ask, get, order, served, Traced};
 use serde_json::{json, Value};
 use std::time::Duration;
 
 /// Usual requests while waits are recorded: one in ten of them is of the sample.
 const USUAL: usize = 90;
 const SLOW: usize = 6;
-
-fn order(ui: &str, order: &Value) -> Value {
-    let sent = ureq::post(format!("http://{ui}/api/v1/why")).header("content-type", "application/json");
-    let mut answer = sent.send(order.to_string()).unwrap();
-    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
-}
 
 /// Requests that wait for a lock whose holder waits for the disk, and others that find it free.
 fn ask_for_the_lock(port: u16) {
@@ -37,12 +31,7 @@ fn slow_requests_of_an_endpoint_stand_beside_usual_ones_with_what_they_wait_for(
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
     }
-    let (port, ui) = (free_port(), format!("127.0.0.1:{}", free_port()));
-    let service = root().join("tests/apps/waits/service.py").display().to_string();
-    let traced = Running::start("python3", &[&service, "threads", &port.to_string()]);
-    let mut up = Running::start(WIRESPAN, &["up", "--ui", &ui, "--pid", &traced.pid().to_string()]);
-    up.wait_for("Ctrl-C ends");
-    listens(port, "/lock/0/first");
+    let Traced { port, ui, service: _service, up } = Traced::start("/lock/0/first", &[]);
     ask_for_the_lock(port);
     let name = served(&ui, "/lock/0/slow5")["service"].as_str().unwrap().to_string();
     let why = || get(&ui, &format!("why?service={name}&endpoint=/lock/0/"));
