@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wirespan_decode::custom::{Custom, Definition};
 use wirespan_decode::{Keep, Mask, Protocol, Registry};
+use wirespan_model::near::nearest;
 use wirespan_plugin::{Limits, Plugin, Settings};
 
 /// The built-in protocols, then descriptions, then plug-ins, in the order of the configuration.
@@ -78,9 +79,9 @@ fn keep(masks: &BTreeMap<String, config::Mask>, registry: &Registry) -> Result<K
 fn nearest_protocol(wrong: &str, registry: &Registry) -> String {
     let mut names: Vec<_> = registry.iter().map(|p| p.name()).chain(["grpc"]).collect();
     names.dedup();
-    match names.iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name)).min() {
-        Some((distance, name)) if distance <= wrong.len().max(4) / 2 => format!("; did you mean `{name}`?"),
-        _ => format!("; the protocols are: {}", names.join(", ")),
+    match nearest(wrong, &names) {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => format!("; the protocols are: {}", names.join(", ")),
     }
 }
 
@@ -130,12 +131,9 @@ fn check_keys(prefix: &str, table: &toml::Table, known: &toml::Table) -> Result<
     for (key, value) in table {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         let Some(expected) = known.get(key) else {
-            let best = known.keys().map(|k| (strsim::damerau_levenshtein(key, k), k)).min();
-            match best {
-                Some((distance, near)) if distance <= key.len().max(4) / 2 => {
-                    bail!("unknown key `{path}`; did you mean `{near}`?")
-                }
-                _ => {
+            match nearest(key, known.keys()) {
+                Some(near) => bail!("unknown key `{path}`; did you mean `{near}`?"),
+                None => {
                     let keys: Vec<_> = known.keys().map(String::as_str).collect();
                     bail!("unknown key `{path}`; the keys are: {}", keys.join(", "))
                 }

@@ -138,9 +138,9 @@ fn nearest(path: &str, all: &toml::Table) -> String {
     // The name of a section may be misspelled, too.
     let sections = keys.iter().flat_map(|key| key.match_indices('.').filter_map(|(dot, _)| key.get(..dot)));
     let known = keys.iter().cloned().chain(sections.map(str::to_owned));
-    match known.map(|k| (strsim::damerau_levenshtein(path, &k), k)).min() {
-        Some((distance, key)) if distance <= path.len().max(4) / 2 => format!("; did you mean `{key}`?"),
-        _ => format!("; the keys are: {}", keys.join(", ")),
+    match wirespan_model::near::nearest(path, known) {
+        Some(key) => format!("; did you mean `{key}`?"),
+        None => format!("; the keys are: {}", keys.join(", ")),
     }
 }
 

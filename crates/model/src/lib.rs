@@ -20,6 +20,7 @@ pub mod housekeeping;
 pub mod key;
 mod listed;
 pub mod message;
+pub mod near;
 pub mod net;
 pub mod order;
 pub mod packet;

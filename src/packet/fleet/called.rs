@@ -1,6 +1,7 @@
 //! The agents of a server, by name.
 
 use std::collections::BTreeMap;
+use wirespan_model::near::nearest;
 use wirespan_ship::link::AgentStatus;
 
 /// The names of agents: that of the host, with the process where several run.
@@ -24,10 +25,8 @@ pub(super) fn wanted<'a>(
         name == wanted || status.agent.host == *wanted
     };
     if let Some(wrong) = names.iter().find(|name| !all.iter().any(|agent| is(agent, name))) {
-        let distance = |name: &str| strsim::damerau_levenshtein(wrong, name);
-        let near = all.iter().map(|(_, name, _)| (distance(name), name)).min();
-        let hint = near.filter(|(distance, _)| *distance <= wrong.len().max(4) / 2);
-        let hint = hint.map_or_else(|| ".".into(), |(_, name)| format!("; did you mean `{name}`?"));
+        let near = nearest(wrong, all.iter().map(|(_, name, _)| name));
+        let hint = near.map_or_else(|| ".".into(), |name| format!("; did you mean `{name}`?"));
         let there: Vec<&str> = all.iter().map(|(_, name, _)| &**name).collect();
         return Err(format!("no agent `{wrong}` is connected{hint} There are: {}", there.join(", ")));
     }

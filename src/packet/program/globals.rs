@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_norway::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use wirespan_model::near::nearest;
 
 /// All keys but one are left to the reader of the program.
 #[derive(Default, Deserialize)]
@@ -36,9 +37,9 @@ fn written(name: &str, value: &Value) -> Result<String> {
     }
 }
 
+/// The number of the line on which a global is named.
 fn line_of(text: &str, name: &str) -> usize {
-    let is_key = |line: &str| line.split(['{', ',', ' ']).any(|word| word.strip_suffix(':') == Some(name));
-    text.lines().position(is_key).map_or(1, |at| at + 1)
+    super::explain::line_of(text, name).unwrap_or(1)
 }
 
 /// The text with the values of its globals. `$$` is a dollar sign; nothing is put into comments.
@@ -90,11 +91,10 @@ fn put_into(line: &str, number: usize, values: &BTreeMap<&str, String>, out: &mu
 }
 
 fn unknown(name: &str, line: usize, values: &BTreeMap<&str, String>) -> String {
-    let near = values.keys().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
-    match near {
-        Some((distance, known)) if distance <= name.len().max(4) / 2 => {
-            format!("line {line}: unknown global `${name}`; did you mean `${known}`?")
+    match nearest(name, values.keys()) {
+        Some(known) => format!("line {line}: unknown global `${name}`; did you mean `${known}`?"),
+        None => {
+            format!("line {line}: unknown global `${name}`; name it under `globals`, or write `$$` for a dollar sign")
         }
-        _ => format!("line {line}: unknown global `${name}`; name it under `globals`, or write `$$` for a dollar sign"),
     }
 }

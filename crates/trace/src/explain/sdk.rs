@@ -75,6 +75,13 @@ pub struct Held {
     came_ns: u64,
 }
 
+/// Where a span was; 0: not known.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    pid: u32,
+    tid: u32,
+}
+
 /// Why a span is believed to belong to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Evidence {
@@ -151,30 +158,30 @@ impl Explainer {
 
     pub(super) fn reports_lack_names(&self) -> bool {
         let lacks = |held: &Held| {
-            let span = self.located(&held.span);
-            let found = self.request_of(&held.span, &span);
-            found.is_some_and(|(request, evidence)| !self.within(&span, request, evidence).1)
+            let place = self.place_of(&held.span);
+            let found = self.request_of(&held.span, place);
+            found.is_some_and(|(request, evidence)| !self.within(&located(&held.span, place), request, evidence).1)
         };
         self.sdk.waiting.iter().any(lacks)
     }
 
     /// The span as it goes on; `None` if it shall wait.
     fn explained_report(&mut self, held: &Held, now_ns: u64, at_once: bool) -> Option<Arc<Span>> {
-        let (own, span) = (&held.span, &self.located(&held.span));
+        let (span, place) = (&held.span, self.place_of(&held.span));
         // A process is known as traced once its first answer has been read.
-        let patience_ns = match span.pid {
+        let patience_ns = match place.pid {
             pid if self.processes.contains(&pid) => LONGEST_NS,
             0 => UNNAMED_NS,
             _ => SHORT_NS,
         };
         let at_once = at_once || now_ns >= held.came_ns.saturating_add(patience_ns);
         let is_early = !at_once && now_ns < held.came_ns.saturating_add(ALONE_NS);
-        let misses_parent = || self.sdk.reports.top(own).is_some_and(|top| top.parent.is_some());
-        let found = match self.request_of(own, span) {
+        let misses_parent = || self.sdk.reports.top(span).is_some_and(|top| top.parent.is_some());
+        let found = match self.request_of(span, place) {
             Some((_, Evidence::Process)) if is_early && misses_parent() => None,
             // That request may not have ended yet.
-            Some((_, Evidence::Process)) if !at_once && self.acted_for(own).next().is_some() => None,
-            found => found.map(|(request, evidence)| self.within(span, request, evidence)),
+            Some((_, Evidence::Process)) if !at_once && self.acted_for(span).next().is_some() => None,
+            found => found.map(|(request, evidence)| self.within(&located(span, place), request, evidence)),
         };
         let waits_for_names =
             |named: bool| !named && !at_once && now_ns < held.came_ns.max(span.end_ns).saturating_add(NAMES_NS);
@@ -182,7 +189,7 @@ impl Explainer {
             Some((_, named)) if waits_for_names(named) => return None,
             Some((explained, _)) => Some(explained),
             None if is_early => return None,
-            None => self.alone(span),
+            None => self.alone(span, place),
         };
         match explained {
             Some(explained) => {
@@ -191,21 +198,19 @@ impl Explainer {
             }
             None if at_once => {
                 self.sdk.stats.unexplained += 1;
-                Some(Arc::clone(span))
+                Some(located(span, place))
             }
             None => None,
         }
     }
 
-    /// The span with its process and its thread, if it does not name them and its thread was seen in it.
-    fn located(&self, span: &Arc<Span>) -> Arc<Span> {
-        let mut located = Arc::clone(span);
+    /// The process and the thread of a span: where it does not name them, those that were seen in it.
+    fn place_of(&self, span: &Span) -> Place {
         let seen = span.trace_id.and_then(|trace| self.contexts.of(trace, span.id)).filter(|_| span.tid == 0);
-        if let Some(seen) = seen.filter(|seen| span.pid == 0 || span.pid == seen.pid) {
-            let own = Arc::make_mut(&mut located);
-            (own.pid, own.tid) = (seen.pid, seen.tid);
+        match seen.filter(|seen| span.pid == 0 || span.pid == seen.pid) {
+            Some(seen) => Place { pid: seen.pid, tid: seen.tid },
+            None => Place { pid: span.pid, tid: span.tid },
         }
-        located
     }
 
     /// The requests for which threads acted in this span, or in one of the same process and its part of the trace.
@@ -217,8 +222,8 @@ impl Explainer {
         top.into_iter().flat_map(of_top)
     }
 
-    /// The request within which a span lies. `located`: the same span with its process and thread.
-    fn request_of(&self, span: &Span, located: &Span) -> Option<(&Served, Evidence)> {
+    /// The request within which a span lies.
+    fn request_of(&self, span: &Span, place: Place) -> Option<(&Served, Evidence)> {
         let time = (span.start_ns, span.end_ns);
         let overlap = |r: &Served| time.1.min(r.end_ns).saturating_sub(time.0.max(r.start_ns));
         let same_process = |request: &Served| span.pid != 0 && request.pid == span.pid;
@@ -243,10 +248,10 @@ impl Explainer {
         }
         let slack_ns = SLACK_NS + span.duration_ns() / 20;
         let ended_after_ns = span.end_ns.saturating_sub(slack_ns);
-        let around = self.recent.of_process(located.pid, ended_after_ns).filter(|r| r.holds(time, slack_ns));
-        let mut around: SmallVec<[&Served; 4]> = around.filter(|_| located.pid != 0).collect();
-        if around.len() > 1 && located.tid != 0 {
-            around.retain(|request| self.acted(request, located.tid));
+        let around = self.recent.of_process(place.pid, ended_after_ns).filter(|r| r.holds(time, slack_ns));
+        let mut around: SmallVec<[&Served; 4]> = around.filter(|_| place.pid != 0).collect();
+        if around.len() > 1 && place.tid != 0 {
+            around.retain(|request| self.acted(request, place.tid));
         }
         match around[..] {
             [one] => Some((one, Evidence::Process)),
@@ -296,15 +301,15 @@ impl Explainer {
     }
 
     /// A span that has no request, by the messages of its thread before and after it.
-    fn alone(&self, span: &Arc<Span>) -> Option<Arc<Span>> {
-        let marks = self.marks.around(span.pid, span.tid, span.start_ns, span.end_ns)?;
+    fn alone(&self, span: &Arc<Span>, place: Place) -> Option<Arc<Span>> {
+        let marks = self.marks.around(place.pid, place.tid, span.start_ns, span.end_ns)?;
         let next = |at: usize| marks.get(at + 1).copied();
         let point = |(at, mark)| Point { before: None, mark, after: next(at) };
         let points: Vec<Point<'_>> = marks.iter().copied().enumerate().map(point).collect();
         let (first, last) = (marks.first()?, marks.last()?);
-        let job = Served { pid: span.pid, start_ns: first.time_ns, end_ns: last.time_ns, ..Served::default() };
+        let job = Served { pid: place.pid, start_ns: first.time_ns, end_ns: last.time_ns, ..Served::default() };
         let parts = self.parts_in((span.start_ns, span.end_ns), &pieces(&job, &[], &points), &|_, _| 0);
-        Some(with_parts(span, &parts, Evidence::Thread))
+        Some(with_parts(&located(span, place), &parts, Evidence::Thread))
     }
 
     /// The parts of a time within these pieces. Of a piece that is cut, the waits of its thread tell where its parts
@@ -328,6 +333,16 @@ impl Explainer {
         parts.unknown = (time.1 - time.0.min(time.1)).saturating_sub(told);
         parts
     }
+}
+
+/// The span with its process and its thread.
+fn located(span: &Arc<Span>, Place { pid, tid }: Place) -> Arc<Span> {
+    let mut located = Arc::clone(span);
+    if (span.pid, span.tid) != (pid, tid) {
+        let own = Arc::make_mut(&mut located);
+        (own.pid, own.tid) = (pid, tid);
+    }
+    located
 }
 
 fn with_parts(span: &Arc<Span>, parts: &Parts, evidence: Evidence) -> Arc<Span> {

@@ -81,6 +81,21 @@ function Words({ of }: { of: Slow }) {
   );
 }
 
+function Head({ what }: { what: string }) {
+  return (
+    <thead>
+      <tr>
+        <th scope="col">More</th>
+        <th scope="col">Slow</th>
+        <th scope="col">Usual</th>
+        <th scope="col">{what}</th>
+      </tr>
+    </thead>
+  );
+}
+
+const grown = (ns: number) => (ns > 0 ? `+${formatDuration(ns)}` : formatDuration(ns));
+
 /** The groups of waits: what has grown most first. */
 function Ranked({ of }: { of: SlowWaits }) {
   const [all, setAll] = useState(false);
@@ -89,14 +104,7 @@ function Ranked({ of }: { of: SlowWaits }) {
   return (
     <>
       <table className={css.ranked} aria-label="Waits">
-        <thead>
-          <tr>
-            <th scope="col">More</th>
-            <th scope="col">Slow</th>
-            <th scope="col">Usual</th>
-            <th scope="col">What they wait for</th>
-          </tr>
-        </thead>
+        <Head what="What they wait for" />
         <tbody>
           {told.map((wait) => (
             <Row key={`${wait.words} ${wait.stack.join()} ${wait.more_ns}`} of={wait} most={most} waits={of} />
@@ -116,13 +124,12 @@ function Ranked({ of }: { of: SlowWaits }) {
 }
 
 function Row({ of, most, waits }: { of: SlowWait; most: number; waits: SlowWaits }) {
-  const more = of.more_ns > 0 ? `+${formatDuration(of.more_ns)}` : formatDuration(of.more_ns);
   return (
     <tr>
       <td>
         <strong>
           {!of.usual && "≥ "}
-          {more}
+          {grown(of.more_ns)}
         </strong>
         <span className={css.bar} data-less={of.more_ns < 0 || undefined}>
           <span data-kind={of.kind} style={{ width: `${(Math.abs(of.more_ns) / most) * 100}%` }} />
@@ -162,21 +169,13 @@ function Spent({ of, all }: { of: SlowSpent; all: number }) {
 
 function Parts({ of }: { of: Slow }) {
   const parts = [...of.parts].sort((a, b) => b.slow_ns - b.usual_ns - (a.slow_ns - a.usual_ns));
-  const more = (ns: number) => (ns > 0 ? `+${formatDuration(ns)}` : formatDuration(ns));
   return (
     <table className={css.parts} aria-label="Where the time goes">
-      <thead>
-        <tr>
-          <th scope="col">More</th>
-          <th scope="col">Slow</th>
-          <th scope="col">Usual</th>
-          <th scope="col">Where the time goes</th>
-        </tr>
-      </thead>
+      <Head what="Where the time goes" />
       <tbody>
         {parts.map((part) => (
           <tr key={part.key}>
-            <td>{more(part.slow_ns - part.usual_ns)}</td>
+            <td>{grown(part.slow_ns - part.usual_ns)}</td>
             <td>{formatDuration(part.slow_ns)}</td>
             <td>{formatDuration(part.usual_ns)}</td>
             <td>{partLabel(part.key)}</td>

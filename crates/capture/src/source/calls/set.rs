@@ -2,6 +2,7 @@
 
 use super::names;
 use crate::wire::contract::WS_CALL_WORDS;
+use wirespan_model::near::nearest;
 
 const WORDS: usize = WS_CALL_WORDS as usize;
 /// The word for every call.
@@ -48,10 +49,8 @@ impl CallSet {
 }
 
 fn unknown(word: &str) -> String {
-    let distance = |name: &str| strsim::damerau_levenshtein(word, name);
-    let near = names::all().iter().map(|(_, name)| (distance(name), *name)).min();
-    let hint = near.filter(|(distance, _)| *distance <= word.len().max(4) / 2);
-    let hint = hint.map_or_else(String::new, |(_, name)| format!("; did you mean `{name}`?"));
+    let near = nearest(word, names::all().iter().map(|(_, name)| *name));
+    let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
     format!("`{word}` is not a system call of this architecture{hint}")
 }
 
