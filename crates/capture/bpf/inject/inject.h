@@ -137,7 +137,8 @@ static __always_inline void new_span(struct trace_context *c, __u64 exchange, __
  * connect; a request for deliveries has no cause; an untrusted actor has no known cause; any other actor has the cause
  * in its attribution. A worker without a cause of its own gets a provisional one in act(), which is named later. Here
  * it gets the cause of its waker instead, if it was woken where it waits for work; a weaker guess is not used. A new
- * thread that has told its creator that it runs, and then connects, is such a worker, too.
+ * thread that has told its creator that it runs, and then connects, is such a worker, too. On a connection that it has
+ * opened it keeps that cause, whoever wakes it until it sends: that may be an interpreter's lock, not yet known as one.
  *
  * In these cases follow_request() may decide otherwise: is_stale(), goes_on(), a worker that was woken by a worker, a
  * thread that was untrusted when it connected or has since got a job from its runtime, and a first request that asks
@@ -159,6 +160,8 @@ static __always_inline __u64 cause_of_next(const struct sock_state *s, const str
 		return WS_PROVISIONAL;
 	if (known && !is_provisional(cause))
 		return cause;
+	if (connected && s->connect_guess)
+		return s->connect_guess;
 	if (!a->guess)
 		return WS_PROVISIONAL;
 	return a->woken || (a->by_waker && cause == a->cause && !a->pending) ? a->guess : WS_PROVISIONAL;

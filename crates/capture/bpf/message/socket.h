@@ -37,6 +37,7 @@ static __always_inline void note_opener(struct sock_state *s, const struct attri
 {
 	s->tuple.role = WS_CLIENT;
 	s->connect_cause = untrusted ? 0 : c->cause;
+	s->connect_guess = c->by_waker && !c->pending && is_provisional(s->connect_cause) ? c->guess : 0;
 	s->connect_untrusted = untrusted;
 	s->connect_later = later;
 	s->connect_tid = tid;

@@ -110,6 +110,8 @@ pub(crate) struct Learn {
     pub(crate) bit: u32,
     /// The value for one process.
     pub(crate) bytes: FactBytes,
+    /// Right whether probes are in place or not, so it is told before they are attached.
+    pub(crate) at_once: bool,
 }
 
 /// Gives the value of a facts map: a struct of the contract. The value is empty if the bit says everything. `None`: not
@@ -131,7 +133,12 @@ impl Learn {
         map: &'static str,
         value: impl Fn(&Process<'_>) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
-        Learn { map, bit: 0, bytes: Box::new(move |process| Some(value(process)?.to_vec())) }
+        Learn { map, bit: 0, bytes: Box::new(move |process| Some(value(process)?.to_vec())), at_once: false }
+    }
+
+    /// The same, needing no probe.
+    fn at_once(self) -> Self {
+        Learn { at_once: true, ..self }
     }
 
     /// A bit that says everything (`enum ws_process_bit`), under a name that no map has.
@@ -140,7 +147,7 @@ impl Learn {
         bit: u32,
         is_set: impl Fn(&Process<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Learn { map: name, bit, bytes: Box::new(move |process| is_set(process).then(Vec::new)) }
+        Learn { map: name, bit, bytes: Box::new(move |process| is_set(process).then(Vec::new)), at_once: false }
     }
 }
 

@@ -13,7 +13,7 @@ use super::programs::Programs;
 use super::tables::Tables;
 use super::watcher::Counts;
 use crate::attach::Agents;
-use crate::runtime::{Process, RUNTIMES};
+use crate::runtime::{Learn, Process, RUNTIMES};
 use crate::targets::Targets;
 use crate::tls;
 use std::collections::{HashMap, HashSet};
@@ -65,6 +65,15 @@ pub(super) struct Search {
     waits: bool,
     /// Agents in machines; `None` if the user does not want any.
     agents: Option<Agents>,
+}
+
+/// The files that a process has mapped, and where; `None` if the process is gone.
+fn mapped(pid: u32) -> Option<Vec<(FileId, PathBuf, Mapped)>> {
+    let place = |m: maps::Mapping| {
+        let mapped = Mapped { start: m.start, offset: m.offset };
+        FileId::of(&m.file).map(|id| (id, m.file, mapped))
+    };
+    Some(maps::executable(pid)?.into_iter().filter_map(place).collect())
 }
 
 impl Drop for Search {
@@ -224,10 +233,11 @@ impl Search {
     }
 
     fn look_at(&mut self, pid: u32) -> Option<()> {
-        for mapping in maps::executable(pid)? {
-            let Some(id) = FileId::of(&mapping.file) else { continue };
-            let mapped = Mapped { start: mapping.start, offset: mapping.offset };
-            self.attach(pid, &mapping.file, id, Some(mapped));
+        let mut files = mapped(pid)?;
+        // Those that were read before come first: it takes long to read a file.
+        files.sort_by_key(|(id, ..)| !self.known.contains_key(id));
+        for (id, file, mapped) in files {
+            self.attach(pid, &file, id, Some(mapped));
         }
         if self.processes.get(&pid).is_some_and(|p| !p.waiting.is_empty()) {
             let is_so = |when| match when {
@@ -250,9 +260,25 @@ impl Search {
     /// Probes the libraries that a new program is likely to load, before it maps them.
     fn expect(&mut self, pid: u32) {
         let root = PathBuf::from(format!("/proc/{pid}/root"));
+        let runtimes: Vec<PathBuf> = RUNTIMES.iter().flat_map(|runtime| runtime.expected(pid, &root)).collect();
+        self.learn_at_once(pid, &runtimes);
         tls::expected(&root).into_iter().for_each(|path| self.attach_file(pid, &path));
-        let runtimes = RUNTIMES.iter().flat_map(|runtime| runtime.expected(pid, &root));
-        runtimes.for_each(|path| self.attach_file(pid, &path));
+        runtimes.into_iter().for_each(|path| self.attach_file(pid, &path));
+    }
+
+    /// Tells what the program, and those of these files that it has mapped, say without any probe: to attach probes
+    /// takes long, and the first requests may come before that.
+    fn learn_at_once(&mut self, pid: u32, expected: &[PathBuf]) {
+        if expected.is_empty() {
+            return;
+        }
+        let program = PathBuf::from(format!("/proc/{pid}/exe"));
+        let wanted: HashSet<FileId> = expected.iter().chain([&program]).filter_map(|path| FileId::of(path)).collect();
+        for (id, file, mapped) in mapped(pid).into_iter().flatten().filter(|(id, ..)| wanted.contains(id)) {
+            if let Some(plan) = self.plan(pid, &file, id) {
+                self.learn(pid, &plan, Some(mapped), |learn| learn.at_once);
+            }
+        }
     }
 
     /// Probes a file that the process may map later.
@@ -291,7 +317,7 @@ impl Search {
         }
         // The kernel programs follow actors once they have the facts. So facts are written after all probes are
         // attached: with half of the probes, half of the hand-overs would be missed.
-        self.learn(pid, &plan, mapped);
+        self.learn(pid, &plan, mapped, |_| true);
         if let Some(agents) = self.agents.as_ref().filter(|_| plan.takes_agent && mapped.is_some()) {
             agents.ask(pid);
         }
@@ -360,14 +386,14 @@ impl Search {
         }
     }
 
-    /// Learns the facts that are still missing, and tells them.
-    fn learn(&mut self, pid: u32, plan: &Plan, mapped: Option<Mapped>) {
+    /// Learns those of these facts that are still missing, and tells them.
+    fn learn(&mut self, pid: u32, plan: &Plan, mapped: Option<Mapped>, these: fn(&Learn) -> bool) {
         let Some(followed) = self.processes.get_mut(&pid) else { return };
         let is_probed = |program: &str| plan.probes(program, &self.programs);
         let has_agent = self.agents.as_ref().is_some_and(|agents| agents.has(pid));
         let follows_actors = self.follows_actors;
         let process = Process { pid, mapped, follows_actors, is_probed: &is_probed, has_agent };
-        for learn in &plan.facts {
+        for learn in plan.facts.iter().filter(|learn| these(learn)) {
             if followed.facts.iter().any(|known| known.map == learn.map) {
                 continue;
             }

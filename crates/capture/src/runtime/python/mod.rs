@@ -48,7 +48,8 @@ impl Runtime for Interpreter {
     fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
         let locks = *image.functions(&[RUNTIME]).get(RUNTIME)?;
         let segment = image.code()?;
-        Some(Learn::runtime(WS_PYTHON_JOB, FACTS, move |process| Some(range(locks, process.mapped?.bias(segment)))))
+        let place = move |process: &super::Process<'_>| Some(range(locks, process.mapped?.bias(segment)));
+        Some(Learn::runtime(WS_PYTHON_JOB, FACTS, place).at_once())
     }
 
     fn expected(&self, pid: u32, root: &Path) -> Vec<PathBuf> {
