@@ -144,6 +144,8 @@ pub struct ActorTurn {
     pub from_ns: u64,
     /// Until then.
     pub to_ns: u64,
+    /// The actor was ready since then, and its runtime did not run it; `from_ns` if that is not known.
+    pub ready_ns: u64,
 }
 
 /// A clock rings on each processor so often, ns: a sample stands for so much time.

@@ -8,6 +8,11 @@ const PARTS = [
   { key: "run_queue", label: "ready, no processor", words: "was ready and got no processor: something else ran there" },
   { key: "cpu_limit", label: "CPU limit", words: "was held back by the CPU limit of its cgroup" },
   {
+    key: "runtime_queue",
+    label: "ready, runtime busy",
+    words: "was ready, and the runtime of its program (Go's scheduler) ran others",
+  },
+  {
     key: "blocked",
     label: "blocked",
     words: "blocked outside of calls that were seen: by a lock, a timer, a disk, or traffic that is not traced",

@@ -29,9 +29,9 @@ struct sock_state {
 	__u64 cause;	       /* cause of the current exchange (client sockets) */
 	__u64 untrusted_cause; /* the cause that the rules named, if the sender was not trusted */
 	__u64 connect_cause;
-	__u64 connect_guess;   /* if that is provisional: the cause of who woke the opener where it waits for work */
-	__u64 connect_ns; /* start of the handshake; its length once it is over */
-	__u64 request_ns; /* when the last request was read; kept while waits are asked for */
+	__u64 connect_guess; /* if that is provisional: the cause of who woke the opener where it waits for work */
+	__u64 connect_ns;    /* start of the handshake; its length once it is over */
+	__u64 request_ns;    /* when the last request was read; kept while waits are asked for */
 	__u32 connect_tid;
 	__u32 exchange; /* number of the current exchange */
 	__u32 calls;

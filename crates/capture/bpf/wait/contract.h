@@ -119,14 +119,15 @@ struct ws_turn {
 	__u64 from_ns;
 	__u64 to_ns; /* 0: no end was seen: the turn ends at the latest when the next one begins */
 	__u32 tid;
-	__u32 pad;
+	__u32 ready_us; /* how long before `from_ns` it was ready to run; 0: not known */
 };
 
 /* The last turns of an actor. */
 struct ws_turns {
 	__u64 actor;
 	__u32 pid;
-	__u32 next; /* number of the next turn */
+	__u32 next;	/* number of the next turn */
+	__u64 ready_ns; /* since when it is ready for that; 0: not known */
 	struct ws_turn turns[WS_TURNS_KEPT];
 };
 
@@ -158,7 +159,7 @@ _Static_assert(sizeof(struct ws_stack_copy) == 48, "contract");
 _Static_assert(sizeof(struct ws_stack) == 72, "contract");
 _Static_assert(sizeof(struct ws_waits) == 64, "contract");
 _Static_assert(sizeof(struct ws_turn) == 24, "contract");
-_Static_assert(sizeof(struct ws_turns) == 784, "contract");
+_Static_assert(sizeof(struct ws_turns) == 792, "contract");
 _Static_assert(sizeof(struct ws_sample) == 88, "contract");
 _Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
 

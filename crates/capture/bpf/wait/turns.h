@@ -2,6 +2,8 @@
 /*
  * Turns of actors that a runtime moves from thread to thread (docs/decisions/0032): which thread ran the actor, and
  * when. The runtime's probe tells that a turn begins. It ends when the thread runs another actor, or stops without one.
+ * If another probe tells that an actor is ready to go on, the time until its next turn is one that it waited for its
+ * runtime.
  *
  * All actors share one table; an actor whose place is taken loses its turns.
  */
@@ -46,11 +48,42 @@ static __always_inline void turn_may_end(struct wait_ring *r, struct task_struct
 		turn_ends(r, task, now);
 }
 
-/* This thread runs an actor from now on. `runs_at`: see struct wait_ring. */
-static __always_inline void turn_begins(struct task_struct *task, __u64 actor, __u64 runs_at)
+/* The place of this actor, which is taken from another one if need be. */
+static __always_inline struct ws_turns *turns_for(__u64 actor, __u32 pid)
+{
+	struct ws_turns *of = turns_of(actor, pid);
+
+	if (of && (of->actor != actor || of->pid != pid)) {
+		__builtin_memset(of, 0, sizeof(*of));
+		of->actor = actor;
+		of->pid = pid;
+	}
+	return of;
+}
+
+/* The actor has got what it waited for. */
+static __always_inline void turn_is_due(__u64 actor, __u32 pid)
+{
+	struct ws_turns *of = turns_for(actor, pid);
+
+	if (of && !of->ready_ns)
+		of->ready_ns = bpf_ktime_get_ns();
+}
+
+/*
+ * Since when the actor was ready for the turn that begins. If all that makes actors ready is seen (`seen`), one that
+ * nothing has made ready since its last turn was only interrupted.
+ */
+static __always_inline __u64 ready_since(struct ws_turns *of, bool seen)
+{
+	return of->ready_ns ? of->ready_ns : seen && of->next ? turn_at(of, of->next - 1)->to_ns : 0;
+}
+
+/* This thread runs an actor from now on. `runs_at`: see struct wait_ring; `seen`: see ready_since(). */
+static __always_inline void turn_begins(struct task_struct *task, __u64 actor, __u64 runs_at, bool seen)
 {
 	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), ready, us;
 	struct ws_turns *of;
 	struct ws_turn *turn;
 
@@ -58,15 +91,14 @@ static __always_inline void turn_begins(struct task_struct *task, __u64 actor, _
 		return;
 	if (r->turn)
 		turn_ends(r, task, now);
-	of = turns_of(actor, task->tgid);
+	of = turns_for(actor, task->tgid);
 	if (!of)
 		return;
-	if (of->actor != actor || of->pid != task->tgid) {
-		__builtin_memset(of, 0, sizeof(*of));
-		of->actor = actor;
-		of->pid = task->tgid;
-	}
+	ready = ready_since(of, seen);
+	us = ready && ready < now ? (now - ready) / 1000 : 0;
+	of->ready_ns = 0;
 	turn = turn_at(of, of->next);
+	turn->ready_us = us > ~0U ? ~0U : us;
 	turn->from_ns = now;
 	turn->to_ns = 0;
 	turn->tid = task->pid;

@@ -1,5 +1,6 @@
 //! The files that a process has mapped.
 
+use super::plan::Mapped;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -41,6 +42,15 @@ pub(crate) struct Mapping {
 pub(crate) fn executable(pid: u32) -> Option<Vec<Mapping>> {
     let text = fs::read(format!("/proc/{pid}/maps")).ok()?;
     Some(parse(pid, &String::from_utf8_lossy(&text)))
+}
+
+/// The files of which a process has mapped code, and where; `None` if the process is gone.
+pub(super) fn code(pid: u32) -> Option<Vec<(FileId, PathBuf, Mapped)>> {
+    let place = |m: Mapping| {
+        let mapped = Mapped { start: m.start, offset: m.offset };
+        FileId::of(&m.file).map(|id| (id, m.file, mapped))
+    };
+    Some(executable(pid)?.into_iter().filter_map(place).collect())
 }
 
 fn parse(pid: u32, text: &str) -> Vec<Mapping> {

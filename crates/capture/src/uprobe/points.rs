@@ -99,6 +99,17 @@ impl Function {
         self.code.get(limit + 1).filter(|i| i.is_jcc_short_or_near()).map(Instruction::ip)
     }
 
+    /// The same for a function that needs no more stack, and so does not look at the limit: its first push, or its
+    /// first jump if only a comparison comes before it.
+    pub(crate) fn go_leaf_entry(&self) -> Option<u64> {
+        let [first, second] = self.code.first_chunk()?;
+        match first.mnemonic() {
+            Mnemonic::Push => Some(first.ip()),
+            Mnemonic::Cmp if second.is_jcc_short_or_near() => Some(second.ip()),
+            _ => None,
+        }
+    }
+
     /// Every `ret`.
     pub(crate) fn returns(&self) -> impl Iterator<Item = u64> + '_ {
         self.code.iter().filter(|i| i.mnemonic() == Mnemonic::Ret).map(Instruction::ip)
@@ -255,6 +266,16 @@ mod tests {
     fn a_protected_function_is_probed_at_its_jumps() {
         let points = Function::new(PROTECTED, 0x1000).points(true);
         assert_eq!(points, Points { enter: 0x1016, exits: Exits::At(vec![0x102e]), cost: 2 });
+    }
+
+    #[test]
+    fn a_go_function_without_a_check_of_its_stack_is_probed_where_its_arguments_are_whole() {
+        let entry = |code: &[u8]| Function::new(code, 0x1000).go_leaf_entry();
+        assert_eq!(entry(b"\x55\x48\x89\xe5\xc3"), Some(0x1000), "push rbp; mov rbp, rsp");
+        assert_eq!(entry(b"\x83\xf9\x72\x74\x08\xc3"), Some(0x1003), "cmp ecx, 0x72; je");
+        assert_eq!(entry(b"\x83\xf9\x72\x90\xc3"), None);
+        assert_eq!(entry(b"\x48\x83\xec\x08\xc3"), None, "sub rsp, 8");
+        assert_eq!(entry(b"\xc3"), None);
     }
 
     #[test]

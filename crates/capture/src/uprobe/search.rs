@@ -67,15 +67,6 @@ pub(super) struct Search {
     agents: Option<Agents>,
 }
 
-/// The files that a process has mapped, and where; `None` if the process is gone.
-fn mapped(pid: u32) -> Option<Vec<(FileId, PathBuf, Mapped)>> {
-    let place = |m: maps::Mapping| {
-        let mapped = Mapped { start: m.start, offset: m.offset };
-        FileId::of(&m.file).map(|id| (id, m.file, mapped))
-    };
-    Some(maps::executable(pid)?.into_iter().filter_map(place).collect())
-}
-
 impl Drop for Search {
     fn drop(&mut self) {
         if let Some(agents) = &self.agents {
@@ -233,7 +224,7 @@ impl Search {
     }
 
     fn look_at(&mut self, pid: u32) -> Option<()> {
-        let mut files = mapped(pid)?;
+        let mut files = maps::code(pid)?;
         // Those that were read before come first: it takes long to read a file.
         files.sort_by_key(|(id, ..)| !self.known.contains_key(id));
         for (id, file, mapped) in files {
@@ -274,7 +265,7 @@ impl Search {
         }
         let program = PathBuf::from(format!("/proc/{pid}/exe"));
         let wanted: HashSet<FileId> = expected.iter().chain([&program]).filter_map(|path| FileId::of(path)).collect();
-        for (id, file, mapped) in mapped(pid).into_iter().flatten().filter(|(id, ..)| wanted.contains(id)) {
+        for (id, file, mapped) in maps::code(pid).into_iter().flatten().filter(|(id, ..)| wanted.contains(id)) {
             if let Some(plan) = self.plan(pid, &file, id) {
                 self.learn(pid, &plan, Some(mapped), |learn| learn.at_once);
             }

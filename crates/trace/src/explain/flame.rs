@@ -203,6 +203,7 @@ impl Flame {
 fn forgotten_ns(span: &Span, told: &SpanWaits) -> u64 {
     let ready = |wait: &SpanWait| match wait.kind {
         WaitKind::RunQueue | WaitKind::CpuLimit => wait.duration_ns,
+        _ if super::turns::is_between_turns(wait) => 0,
         _ => wait.ready_ns,
     };
     let known: u64 = told.waits.iter().map(ready).sum();

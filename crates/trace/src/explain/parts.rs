@@ -14,6 +14,8 @@ pub struct Parts {
     pub run_queue: u64,
     /// A CPU limit held the thread back.
     pub cpu_limit: u64,
+    /// It was ready to go on, and the runtime of its program ran others.
+    pub runtime_queue: u64,
     /// The thread waited for something else than a call that was seen.
     pub blocked: u64,
     /// It waited for its own calls.
@@ -26,10 +28,11 @@ pub struct Parts {
 
 impl Parts {
     /// Attribute keys, in the order of [`Parts::values`].
-    pub const KEYS: [&'static str; 7] = [
+    pub const KEYS: [&'static str; 8] = [
         "wirespan.wait.on_cpu",
         "wirespan.wait.run_queue",
         "wirespan.wait.cpu_limit",
+        "wirespan.wait.runtime_queue",
         "wirespan.wait.blocked",
         "wirespan.wait.children",
         "wirespan.wait.other_requests",
@@ -37,10 +40,11 @@ impl Parts {
     ];
 
     /// The same for people.
-    pub const WORDS: [&'static str; 7] = [
+    pub const WORDS: [&'static str; 8] = [
         "on a processor",
         "ready, without a processor",
         "held back by a CPU limit",
+        "ready, its runtime ran others",
         "blocked",
         "in its calls",
         "thread busy for others",
@@ -48,13 +52,14 @@ impl Parts {
     ];
 
     /// The place of [`Parts::blocked`] in [`Parts::values`].
-    pub(super) const BLOCKED: usize = 3;
+    pub(super) const BLOCKED: usize = 4;
     /// The place of [`Parts::children`] there.
-    pub(super) const CHILDREN: usize = 4;
+    pub(super) const CHILDREN: usize = 5;
 
     /// The parts, in the order of [`Parts::KEYS`].
-    pub fn values(&self) -> [u64; 7] {
-        [self.on_cpu, self.run_queue, self.cpu_limit, self.blocked, self.children, self.other_requests, self.unknown]
+    pub fn values(&self) -> [u64; 8] {
+        let Parts { on_cpu, run_queue, cpu_limit, runtime_queue, blocked, children, other_requests, unknown } = *self;
+        [on_cpu, run_queue, cpu_limit, runtime_queue, blocked, children, other_requests, unknown]
     }
 
     /// The parts of which a span's attributes tell; `None` if they tell of none.
@@ -79,7 +84,7 @@ impl Parts {
     }
 
     pub(super) fn known(&self) -> u64 {
-        self.values()[..6].iter().sum()
+        self.values()[..7].iter().sum()
     }
 
     /// What is left of each part if this much of their time is taken away, whatever it was.
@@ -88,9 +93,11 @@ impl Parts {
     }
 }
 
-impl From<[u64; 7]> for Parts {
-    fn from([on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown]: [u64; 7]) -> Self {
-        Parts { on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown }
+impl From<[u64; 8]> for Parts {
+    fn from(
+        [on_cpu, run_queue, cpu_limit, runtime_queue, blocked, children, other_requests, unknown]: [u64; 8],
+    ) -> Self {
+        Parts { on_cpu, run_queue, cpu_limit, runtime_queue, blocked, children, other_requests, unknown }
     }
 }
 

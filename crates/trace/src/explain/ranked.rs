@@ -208,7 +208,7 @@ impl RankedWait {
 
 /// How long requests with these parts can have been in waits of a kind at most, ns.
 fn most_ns(kind: WaitKind, in_call: bool, parts: &Parts) -> u64 {
-    let ready = parts.run_queue + parts.cpu_limit + parts.other_requests + parts.unknown;
+    let ready = parts.run_queue + parts.cpu_limit + parts.runtime_queue + parts.other_requests + parts.unknown;
     match kind {
         WaitKind::RunQueue | WaitKind::CpuLimit => ready,
         _ if in_call => parts.children + ready,

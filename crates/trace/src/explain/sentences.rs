@@ -61,13 +61,14 @@ fn did(step: &Step, part: usize, is_last: bool) -> String {
         },
         1 => "was ready and got no processor: something else ran there".into(),
         2 => "was held back by the CPU limit of its cgroup".into(),
+        3 => "was ready, and the runtime of its program ran others".into(),
         Parts::BLOCKED => blocked(step),
         Parts::CHILDREN => match &step.asked {
             Some(end) if is_last => format!("waited for the answer of {end}, of which no span was seen"),
             Some(end) => format!("waited for the answer of {end}"),
             None => "waited in its calls".into(),
         },
-        5 => "waited because its thread worked for other requests".into(),
+        6 => "waited because its thread worked for other requests".into(),
         _ => "did what is not known: another thread took over, and how long that waited was not seen".into(),
     }
 }

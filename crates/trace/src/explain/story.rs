@@ -198,7 +198,7 @@ fn share(part: u64, of: u64) -> f64 {
 }
 
 fn table(out: &mut String, all: u64, parts: &Parts, usual: Option<&Usual>) {
-    let usual: [Option<u64>; 7] = usual.map_or([None; 7], |u| u.parts.values().map(Some));
+    let usual = usual.map_or([None; Parts::KEYS.len()], |u| u.parts.values().map(Some));
     for ((words, ns), usual) in Parts::WORDS.into_iter().zip(parts.values()).zip(usual) {
         if ns == 0 && usual.unwrap_or(0) == 0 {
             continue;

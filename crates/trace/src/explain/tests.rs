@@ -43,8 +43,7 @@ fn explained(marks: &[ClockMark], spans: Vec<Span>) -> Parts {
     let request = out.iter().find(|s| s.id == SpanId(1)).unwrap();
     let parts = Parts::of(request).unwrap_or(Parts { unknown: request.duration_ns(), ..Parts::default() });
     assert_eq!(parts.values().iter().sum::<u64>(), request.duration_ns(), "{parts:?}");
-    let [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown] = parts.values().map(|ns| ns / US);
-    Parts { on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown }
+    Parts::from(parts.values().map(|ns| ns / US))
 }
 
 #[test]

@@ -24,6 +24,8 @@ const OFF_NS: u64 = 50_000;
 
 /// What [`SpanWait::resource`] says of the time between two turns.
 pub(super) const PARKED: &str = "parked";
+/// The same if the actor was ready all the time.
+pub(super) const READY: &str = "ready";
 
 /// The turns of the actor that answered a request, in their order. One of them lasted until the answer.
 #[derive(Debug)]
@@ -94,10 +96,11 @@ impl Turns {
             let Some(within) = clipped((turn.from_ns, turn.to_ns), time) else { continue };
             parts += self.parts_of(turn, within, threads, &cover);
         }
-        for (from_ns, to_ns) in self.gaps(time) {
-            let in_calls = cover(from_ns, to_ns);
+        for Gap { from_ns, ready_ns, to_ns } in self.gaps(time) {
+            let in_calls = cover(from_ns, ready_ns);
             parts.children += in_calls;
-            parts.blocked += (to_ns - from_ns).saturating_sub(in_calls);
+            parts.blocked += (ready_ns - from_ns).saturating_sub(in_calls);
+            parts.runtime_queue += to_ns - ready_ns;
         }
         parts.unknown = (time.1 - time.0.min(time.1)).saturating_sub(parts.known());
         parts
@@ -131,21 +134,37 @@ impl Turns {
 
     /// The times in which no thread ran the actor, as waits.
     pub(super) fn parked(&self, time: (u64, u64), calls: &[Call]) -> Vec<SpanWait> {
-        let wait = |(start_ns, to_ns): (u64, u64)| SpanWait {
+        let wait = |Gap { from_ns, ready_ns, to_ns }: Gap| SpanWait {
             kind: WaitKind::Runtime,
-            start_ns,
-            duration_ns: to_ns - start_ns,
-            resource: PARKED.into(),
-            in_call: covered_ns(start_ns, to_ns, calls) * 10 >= (to_ns - start_ns) * 9,
+            start_ns: from_ns,
+            duration_ns: to_ns - from_ns,
+            ready_ns: to_ns - ready_ns,
+            resource: if ready_ns == from_ns { READY } else { PARKED }.into(),
+            in_call: covered_ns(from_ns, to_ns, calls) * 10 >= (to_ns - from_ns) * 9,
             ..SpanWait::default()
         };
-        self.gaps(time).filter(|(from_ns, to_ns)| to_ns - from_ns >= SHORTEST_NS).map(wait).collect()
+        self.gaps(time).filter(|gap| gap.to_ns - gap.from_ns >= SHORTEST_NS).map(wait).collect()
     }
 
     /// Before the first turn that is known, the actor may have run.
-    fn gaps(&self, time: (u64, u64)) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.turns.windows(2).filter_map(move |pair| clipped((pair[0].to_ns, pair[1].from_ns), time))
+    fn gaps(&self, time: (u64, u64)) -> impl Iterator<Item = Gap> + '_ {
+        self.turns.windows(2).filter_map(move |pair| {
+            let (from_ns, to_ns) = clipped((pair[0].to_ns, pair[1].from_ns), time)?;
+            Some(Gap { from_ns, ready_ns: pair[1].ready_ns.clamp(from_ns, to_ns), to_ns })
+        })
     }
+}
+
+/// The time between two turns: the actor was parked until it was ready, and then waited for its runtime.
+struct Gap {
+    from_ns: u64,
+    ready_ns: u64,
+    to_ns: u64,
+}
+
+/// Whether a wait is the time between two turns. What of it the actor was ready, no thread was.
+pub(super) fn is_between_turns(wait: &SpanWait) -> bool {
+    wait.kind == WaitKind::Runtime && (wait.resource == PARKED || wait.resource == READY)
 }
 
 fn clipped((from_ns, to_ns): (u64, u64), time: (u64, u64)) -> Option<(u64, u64)> {
@@ -160,7 +179,7 @@ mod tests {
     use wirespan_model::ExchangeRange;
 
     fn turn(tid: u32, from_ns: u64, to_ns: u64) -> ActorTurn {
-        ActorTurn { tid, from_ns, to_ns }
+        ActorTurn { tid, from_ns, to_ns, ready_ns: from_ns }
     }
 
     fn waits(tid: u32, times: &[(u64, u64, u64)]) -> ThreadWaits {
@@ -188,6 +207,22 @@ mod tests {
         assert_eq!(parts(&turns, &threads, (50, 120)), [20, 0, 0, 50], "what was before the first turn is not known");
         let parked: Vec<_> = turns.parked((100, 500), &[]).iter().map(|w| w.duration_ns).collect();
         assert_eq!(parked, [] as [u64; 0], "too short to be told");
+    }
+
+    #[test]
+    fn between_turns_an_actor_is_parked_and_then_ready() {
+        const MS: u64 = 1_000_000;
+        let mut runs = vec![turn(5, 0, MS), turn(5, 9 * MS, 10 * MS), turn(5, 12 * MS, 13 * MS)];
+        (runs[1].ready_ns, runs[2].ready_ns) = (7 * MS, 5 * MS);
+        let turns = Turns { answered: 5, turns: runs };
+        let span = wirespan_model::Span { start_ns: 4 * MS, end_ns: 8 * MS, ..wirespan_model::Span::default() };
+        let calls = [Call::of(&span)];
+        let parts = turns.parts(&Threads::default(), (0, 13 * MS), &calls);
+        assert_eq!((parts.blocked, parts.children, parts.runtime_queue), (3 * MS, 3 * MS, 2 * MS + 2 * MS));
+        let waits = turns.parked((0, 13 * MS), &[]);
+        let told: Vec<_> = waits.iter().map(|w| (&*w.resource, w.duration_ns / MS, w.ready_ns / MS)).collect();
+        assert_eq!(told, [(PARKED, 8, 2), (READY, 2, 2)]);
+        assert!(waits.iter().all(is_between_turns));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What is usual for requests like one, and what is new in that one.
 
+use super::turns::READY;
 use super::words::Waited;
 use super::Parts;
 use serde::Serialize;
@@ -60,7 +61,7 @@ pub(super) struct NewWait<'a> {
 
 /// Whether a wait is part of the time in which a span was blocked.
 pub(super) fn blocks(wait: &Waited) -> bool {
-    !wait.in_call && !matches!(wait.kind, WaitKind::RunQueue | WaitKind::CpuLimit)
+    !wait.in_call && !matches!(wait.kind, WaitKind::RunQueue | WaitKind::CpuLimit) && wait.resource != READY
 }
 
 fn of_kind(waits: &[Waited], kind: WaitKind) -> u64 {
@@ -157,7 +158,7 @@ mod tests {
         let quick = usual(&[&quick[..], &[span(900, "slow", &[(Lock, 900)])]].concat());
         let change = quick.change(360 * MS, &parts, Some(&waits)).unwrap();
         let wait = change.wait.unwrap();
-        assert_eq!((change.part, change.above_ns, change.then_ns), (3, 157 * MS, 203 * MS));
+        assert_eq!((change.part, change.above_ns, change.then_ns), (Parts::BLOCKED, 157 * MS, 203 * MS));
         assert_eq!((wait.longest.kind, wait.now_ns, wait.then_ns), (Lock, 156 * MS, MS));
         // The sample goes before.
         let sampled = usual(&[span(200, "slow", &[(Sleep, 200)]), span(210, "sample", &[(Lock, 155)])]);

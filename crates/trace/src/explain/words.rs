@@ -1,7 +1,7 @@
 //! Waits in words.
 
 use super::runtime::INTERPRETER_LOCK;
-use super::turns::PARKED;
+use super::turns::{PARKED, READY};
 use crate::tree::duration;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -198,6 +198,7 @@ fn phrase(kind: WaitKind, syscall: &str, resource: &str) -> String {
         WaitKind::Runtime if resource == PARKED => {
             "was parked by its runtime, for a lock, a channel, a timer or a connection".into()
         }
+        WaitKind::Runtime if resource == READY => "was ready, and its runtime ran others".into(),
         WaitKind::Runtime if resource == INTERPRETER_LOCK => "waited for the interpreter lock".into(),
         WaitKind::Runtime => format!("was stopped by its runtime for a {resource} (safepoint)"),
         WaitKind::Other if syscall.is_empty() => "waited in the kernel".into(),

@@ -10,7 +10,15 @@ struct go_facts {
 	__u16 curg;   /* in runtime.m: the goroutine that runs */
 	__u8 births;  /* the start of goroutines is probed */
 	__u8 recvq;   /* in runtime.hchan: the goroutines that wait for a value */
+	__u8 reader;  /* in runtime.pollDesc: who waits to read; behind it, who waits to write */
+	__u8 readies; /* all that makes goroutines ready is probed, while waits are asked for */
+	__u8 pad[6];
 };
+
+/* Cookies of the probes of Go's scheduler. */
+enum go_turn { GO_READY = 1, GO_POLLED = 2, GO_EXECUTE = 3 };
+
+#define GO_POLL_STATES 2 /* who waits in a runtime.pollDesc: nobody, pdReady, pdWait, or else an address */
 
 /* Cookies of the probes of Go's HTTP and gRPC libraries: src/runtime/go/http.rs. */
 enum go_point {
@@ -26,6 +34,6 @@ enum go_point {
 	GO_RPC_HEADERS = 8, /* clientHeaderHandler(l *loopyWriter, item *clientHeaders), since 1.85 at most */
 };
 
-_Static_assert(sizeof(struct go_facts) == 8, "contract");
+_Static_assert(sizeof(struct go_facts) == 16, "contract");
 
 #endif

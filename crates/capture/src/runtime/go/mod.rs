@@ -11,7 +11,7 @@ use crate::features::Program;
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::points::Function;
 use crate::uprobe::{go_functions, Probe, ProbeSet, When};
-use crate::wire::contract::{GoFacts, WS_GOROUTINE};
+use crate::wire::contract::{GoFacts, GO_EXECUTE, GO_POLLED, GO_READY, WS_GOROUTINE};
 use http::FUNCTIONS;
 use std::collections::HashMap;
 
@@ -39,8 +39,8 @@ impl Runtime for Go {
                 Program::uprobe("go_send", "Go: hand-over by channel to a waiting goroutine", LOST_HAND_OVER),
                 Program::uprobe("go_recv", "Go: hand-over by channel from a waiting goroutine", LOST_HAND_OVER),
                 Program::uprobe(
-                    "go_execute",
-                    "Go: when which thread ran a goroutine (--threshold)",
+                    "go_turns",
+                    "Go: when a goroutine was ready, and which thread ran it when (--threshold)",
                     "of a slow request of Go, the time is not known in which its goroutine was not on the thread \
                      that moved the request",
                 ),
@@ -71,12 +71,13 @@ impl Runtime for Go {
         &[FACTS]
     }
 
-    fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
+    fn facts(&self, image: &Image<'_>, sets: &[ProbeSet]) -> Option<Learn> {
         if !self.is_urgent(image) || !image.is_x86_64() {
             return None;
         }
         let layout = Layout::of(version(image)?)?;
-        Some(Learn::runtime(WS_GOROUTINE, FACTS, move |process| facts(layout, process)))
+        let readies = sets.iter().any(|set| set.program == TURNS && set.probes.len() == SCHEDULER.len());
+        Some(Learn::runtime(WS_GOROUTINE, FACTS, move |process| facts(layout, readies, process)))
     }
 
     /// Until the goroutines are followed, the threads are taken for the actors, which is wrong from the first request
@@ -97,6 +98,7 @@ struct Layout {
     parent: u16,
     curg: u16,
     recvq: u8,
+    reader: u8,
 }
 
 impl Layout {
@@ -111,24 +113,38 @@ impl Layout {
         };
         // A timer came before it.
         let recvq = if minor < 23 { 56 } else { 64 };
-        Some(Layout { goid, parent, curg, recvq })
+        // A number of the descriptor came before it.
+        let reader = if minor < 21 { 24 } else { 32 };
+        Some(Layout { goid, parent, curg, recvq, reader })
     }
 }
 
 /// What the kernel programs must know of a process; `None` if goroutines are not followed.
-fn facts(layout: Layout, process: &Process<'_>) -> Option<GoFacts> {
-    let births = (process.is_probed)("go_birth").into();
-    let Layout { goid, parent, curg, recvq } = layout;
-    process.follows_actors.then_some(GoFacts { goid, parent, curg, births, recvq })
+fn facts(layout: Layout, readies: bool, process: &Process<'_>) -> Option<GoFacts> {
+    let (births, readies) = ((process.is_probed)("go_birth").into(), readies.into());
+    let Layout { goid, parent, curg, recvq, reader } = layout;
+    process.follows_actors.then_some(GoFacts {
+        goid,
+        parent,
+        curg,
+        births,
+        recvq,
+        reader,
+        readies,
+        ..GoFacts::default()
+    })
 }
 
 const BIRTH: &str = "runtime.newproc.func1";
 const QUEUE: &str = "runtime.runqput";
 const SEND: &str = "runtime.send";
 const RECV: &str = "runtime.recv";
-const EXECUTE: &str = "runtime.execute";
 const READY: &str = "runtime.ready";
 const CLOSE: &str = "runtime.closechan";
+/// The program of turns, and its functions of the scheduler with their cookies.
+const TURNS: &str = "go_turns";
+const SCHEDULER: [(&str, u32); 3] =
+    [(READY, GO_READY), ("runtime.netpollready", GO_POLLED), ("runtime.execute", GO_EXECUTE)];
 /// Longest of these functions.
 const MAX_FUNCTION: u64 = 4096;
 
@@ -139,7 +155,7 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
     }
     Layout::of(version(image)?)?;
     let wanted: Vec<&'static str> =
-        [BIRTH, QUEUE, SEND, RECV, EXECUTE, READY, CLOSE].into_iter().chain(FUNCTIONS.map(|f| f.0)).collect();
+        [BIRTH, QUEUE, SEND, RECV, CLOSE].into_iter().chain(SCHEDULER.iter().chain(&FUNCTIONS).map(|f| f.0)).collect();
     let found: HashMap<_, _> = go_functions::functions(image, &wanted).into_iter().collect();
     let body = |place: &Place| {
         let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
@@ -151,18 +167,24 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
         let calls = body(birth)?.calls_of(queue.address);
         Some(calls.into_iter().filter_map(probe).collect())
     });
-    let http = FUNCTIONS.iter().filter_map(|(name, cookie)| {
-        let offset = image.offset(body(found.get(name)?)?.go_entry()?)?;
-        Some(Probe { offset, cookie: *cookie })
-    });
+    let with_cookies = |functions: &[(&'static str, u32)]| -> Vec<Probe> {
+        let probe = |(name, cookie): &(&'static str, u32)| {
+            let body = body(found.get(name)?)?;
+            let offset = image.offset(body.go_entry().or_else(|| body.go_leaf_entry())?)?;
+            Some(Probe { offset, cookie: *cookie })
+        };
+        functions.iter().filter_map(probe).collect()
+    };
+    let turns = with_cookies(&SCHEDULER);
+    let begins = turns.iter().any(|probe| probe.cookie == GO_EXECUTE);
     Some(vec![
         ProbeSet::new("go_birth", birth.unwrap_or_default()),
         ProbeSet::new("go_send", entry(SEND)),
         ProbeSet::new("go_recv", entry(RECV)),
-        ProbeSet::new("go_execute", entry(EXECUTE)).only(When::Waits),
+        ProbeSet::new(TURNS, if begins { turns } else { Vec::new() }).only(When::Waits),
         ProbeSet::new("go_close", entry(CLOSE)).only(When::Shares),
         ProbeSet::new("go_ready", entry(READY)).with("go_close").only(When::Shares),
-        ProbeSet::new("go_http", http.collect()),
+        ProbeSet::new("go_http", with_cookies(&FUNCTIONS)),
     ])
 }
 

@@ -48,10 +48,13 @@ fn read(entry: &[u8], of: (u32, u64), (since_ns, until_ns): (u64, u64), clock: &
     let ends: Vec<u64> =
         after.zip(&turns).map(|(next_ns, t)| if t.to_ns == 0 { next_ns } else { t.to_ns.min(next_ns) }).collect();
     let whole = turns.into_iter().zip(ends).filter(|(turn, to_ns)| *to_ns > since_ns && *to_ns > turn.from_ns);
+    // The kernel cuts off a part of a µs: one that was ready since its last turn is so without a gap.
+    let ready = |us: u32| if us == 0 { 0 } else { (u64::from(us) + 1) * 1000 };
     let told = |(turn, to_ns): (Turn, u64)| ActorTurn {
         tid: turn.tid,
         from_ns: clock.to_unix(turn.from_ns),
         to_ns: clock.to_unix(to_ns),
+        ready_ns: clock.to_unix(turn.from_ns.saturating_sub(ready(turn.ready_us))),
     };
     Some(whole.map(told).collect())
 }
@@ -65,11 +68,15 @@ mod tests {
         let turn = |from_ns, to_ns, tid| Turn { from_ns, to_ns, tid, ..Turn::default() };
         let mut turns = vec![turn(300, 0, 8), turn(100, 250, 7), turn(200, 260, 9), turn(10, 40, 7), turn(900, 0, 7)];
         turns.resize(WS_TURNS_KEPT as usize, Turn::default());
+        turns[2].ready_us = 1;
         let mut entry = 5u64.to_ne_bytes().to_vec();
-        entry.extend([1u32.to_ne_bytes(), 5u32.to_ne_bytes()].concat());
+        entry.extend([1u32.to_ne_bytes(), 5u32.to_ne_bytes(), [0; 4], [0; 4]].concat());
         turns.iter().for_each(|turn| entry.extend(turn.to_bytes()));
         assert_eq!(entry.len(), Kept::SIZE);
         let clock = Clock::now();
+        let ready = read(&entry, (1, 5), (50, 600), &clock).unwrap_or_default();
+        let ready: Vec<_> = ready.iter().map(|t| t.from_ns - t.ready_ns).collect();
+        assert_eq!(ready, [0, 200, 0], "since the clock began");
         let told = read(&entry, (1, 5), (50, 600), &clock).unwrap_or_default();
         let relative = |ns: u64| ns - clock.to_unix(0);
         let told: Vec<_> = told.iter().map(|t| (t.tid, relative(t.from_ns), relative(t.to_ns))).collect();

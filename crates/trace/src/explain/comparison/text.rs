@@ -16,13 +16,14 @@ const MOST_WAITS: usize = 12;
 /// What parts that are no waits say if they have grown, by their place in [`Parts::values`].
 const RUNS: [(usize, &str); 3] = [
     (0, "run NS longer on a processor: the work itself takes the time"),
-    (5, "wait NS longer because their thread works for other requests"),
-    (6, "do for NS longer what is not known"),
+    (6, "wait NS longer because their thread works for other requests"),
+    (7, "do for NS longer what is not known"),
 ];
 /// The same of parts that waits would tell more of.
-const WAITS: [(usize, &str); 4] = [
+const WAITS: [(usize, &str); 5] = [
     (1, "are ready NS longer and get no processor"),
     (2, "are held back NS longer by their CPU limit"),
+    (3, "are ready NS longer, and the runtime of their program runs others"),
     (Parts::BLOCKED, "are blocked NS longer outside of their calls"),
     (Parts::CHILDREN, "wait NS longer in their calls"),
 ];
