@@ -46,8 +46,8 @@ static __always_inline void turn_may_end(struct wait_ring *r, struct task_struct
 		turn_ends(r, task, now);
 }
 
-/* This thread runs an actor from now on. `runs_at`: see struct wait_ring. */
-static __always_inline void turn_begins(struct task_struct *task, __u64 actor, __u64 runs_at)
+/* This thread runs an actor from now on. `runs_at`: see struct wait_ring; `parked`: struct ws_turn. */
+static __always_inline void turn_begins(struct task_struct *task, __u64 actor, __u64 runs_at, __u16 parked)
 {
 	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	__u64 now = bpf_ktime_get_ns();
@@ -70,6 +70,7 @@ static __always_inline void turn_begins(struct task_struct *task, __u64 actor, _
 	turn->from_ns = now;
 	turn->to_ns = 0;
 	turn->tid = task->pid;
+	turn->parked = parked;
 	r->turn = actor;
 	r->turn_number = of->next++;
 	r->runs_at = runs_at;

@@ -302,7 +302,7 @@ impl Explainer {
             return (explained, true);
         }
         let parked = turns.map(|turns| turns.parked(time, &calls)).unwrap_or_default();
-        let (waits, named) = self.threads.of(&stretches, &calls, parked);
+        let (waits, named) = self.threads.of(&stretches, &calls, parked, &self.others(request));
         let attrs = &mut Arc::make_mut(&mut explained).attrs;
         attrs.push((WAIT_REASON.into(), request.reason.as_str().into()));
         attrs.push(waits.attribute());

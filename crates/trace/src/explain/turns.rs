@@ -8,7 +8,8 @@ use super::served::Served;
 use super::waits::{Stretch, Threads, SURELY_KEPT};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use wirespan_model::wait::{ActorTurn, SpanWait, ThreadWait, ThreadWaits, WaitKind};
+use wirespan_model::wait::{ActorTurn, SpanWait, ThreadWait, ThreadWaits, WaitKind, READY};
+use wirespan_model::Text;
 
 /// Most requests whose turns are kept.
 const MOST: usize = 20_000;
@@ -22,7 +23,7 @@ const SHORTEST_NS: u64 = 1_000;
 /// A thread whose turns leave out less than this and a hundredth of a time had no other actor then, ns.
 const OFF_NS: u64 = 50_000;
 
-/// What [`SpanWait::resource`] says of the time between two turns.
+/// What [`SpanWait::resource`] says of the time between two turns; the runtime's reason follows, if it is known.
 pub(super) const PARKED: &str = "parked";
 
 /// The turns of the actor that answered a request, in their order. One of them lasted until the answer.
@@ -60,6 +61,12 @@ impl Actors {
     pub(super) fn of(&self, request: &Served) -> Option<&Turns> {
         let range = request.exchange?;
         (range.first..=range.last).rev().take(LOOK).find_map(|id| self.requests.get(&(request.pid, id)))
+    }
+
+    /// Whether a thread ran the actor of a request at this time; also if the request has none, or it is not known.
+    pub(super) fn ran(&self, pid: u32, exchange: u64, tid: u32, time_ns: u64) -> bool {
+        let had = |turn: &ActorTurn| turn.tid == tid && (turn.from_ns..=turn.to_ns).contains(&time_ns);
+        self.requests.get(&(pid, exchange)).is_none_or(|of| of.turns.iter().any(had))
     }
 }
 
@@ -131,15 +138,21 @@ impl Turns {
 
     /// The times in which no thread ran the actor, as waits.
     pub(super) fn parked(&self, time: (u64, u64), calls: &[Call]) -> Vec<SpanWait> {
-        let wait = |(start_ns, to_ns): (u64, u64)| SpanWait {
+        let wait = |((start_ns, to_ns), why): ((u64, u64), &Text)| SpanWait {
             kind: WaitKind::Runtime,
             start_ns,
             duration_ns: to_ns - start_ns,
-            resource: PARKED.into(),
+            resource: match &**why {
+                "" => PARKED.into(),
+                READY => READY.into(),
+                why => format!("{PARKED}: {why}").into(),
+            },
             in_call: covered_ns(start_ns, to_ns, calls) * 10 >= (to_ns - start_ns) * 9,
             ..SpanWait::default()
         };
-        self.gaps(time).filter(|(from_ns, to_ns)| to_ns - from_ns >= SHORTEST_NS).map(wait).collect()
+        let gap = |pair: &ActorTurn, next: &ActorTurn| clipped((pair.to_ns, next.from_ns), time);
+        let gaps = self.turns.windows(2).filter_map(|pair| Some((gap(&pair[0], &pair[1])?, &pair[1].parked)));
+        gaps.filter(|((from_ns, to_ns), _)| to_ns - from_ns >= SHORTEST_NS).map(wait).collect()
     }
 
     /// Before the first turn that is known, the actor may have run.
@@ -160,7 +173,7 @@ mod tests {
     use wirespan_model::ExchangeRange;
 
     fn turn(tid: u32, from_ns: u64, to_ns: u64) -> ActorTurn {
-        ActorTurn { tid, from_ns, to_ns }
+        ActorTurn { tid, from_ns, to_ns, ..ActorTurn::default() }
     }
 
     fn waits(tid: u32, times: &[(u64, u64, u64)]) -> ThreadWaits {
@@ -188,6 +201,17 @@ mod tests {
         assert_eq!(parts(&turns, &threads, (50, 120)), [20, 0, 0, 50], "what was before the first turn is not known");
         let parked: Vec<_> = turns.parked((100, 500), &[]).iter().map(|w| w.duration_ns).collect();
         assert_eq!(parked, [] as [u64; 0], "too short to be told");
+    }
+
+    #[test]
+    fn an_actor_says_why_it_was_parked() {
+        const US: u64 = 1_000;
+        let why =
+            |parked: &str, from_us| ActorTurn { parked: parked.into(), ..turn(5, from_us * US, (from_us + 5) * US) };
+        let turns = vec![why("chan send", 10), why("chan receive", 20), why(READY, 30), why("", 40)];
+        let waits = Turns { answered: 5, turns }.parked((12 * US, 50 * US), &[]);
+        let told: Vec<_> = waits.iter().map(|w| (w.start_ns / US, w.duration_ns / US, &*w.resource)).collect();
+        assert_eq!(told, [(15, 5, "parked: chan receive"), (25, 5, READY), (35, 5, PARKED)]);
     }
 
     #[test]

@@ -12,6 +12,12 @@ struct go_facts {
 	__u8 recvq;   /* in runtime.hchan: the goroutines that wait for a value */
 };
 
+/*
+ * Where a goroutine is parked, and the runtime's own texts of why, by number: bytes of each, with zeros behind. The
+ * place is the address and the size of runtime.gopark, 8 bytes each.
+ */
+enum go_reason_size { GO_REASONS = 64, GO_REASON_NAME = 32, GO_REASON_PLACE = 16 };
+
 /* Cookies of the probes of Go's HTTP and gRPC libraries: src/runtime/go/http.rs. */
 enum go_point {
 	GO_HANDLER = 1,	   /* runHandler(sc *serverConn, rw *responseWriter, …) */

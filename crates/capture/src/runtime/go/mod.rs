@@ -5,6 +5,9 @@
 //! version that the table does not have, goroutines are not followed: its threads are taken for the actors.
 
 mod http;
+mod reasons;
+
+pub(super) use reasons::Reasons;
 
 use super::{Learn, Process, Runtime};
 use crate::features::Program;
