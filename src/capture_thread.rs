@@ -347,13 +347,15 @@ impl CaptureThread {
     }
 }
 
-/// Names the services of other processes that ended waits.
+/// Names the services of other processes that ended waits, or ran meanwhile.
 fn named(mut waits: ThreadWaits, enricher: &Enricher) -> ThreadWaits {
     for wait in &mut waits.waits {
-        if let Waker::Thread { pid, service, .. } = &mut wait.waker {
-            if *pid != waits.pid {
-                let resource = enricher.resource(&Actor { pid: *pid, ..Actor::default() });
-                *service = resource.service.as_ref().into();
+        for by in [&mut wait.waker, &mut wait.ran] {
+            if let Waker::Thread { pid, service, .. } = by {
+                if *pid != waits.pid {
+                    let resource = enricher.resource(&Actor { pid: *pid, ..Actor::default() });
+                    *service = resource.service.as_ref().into();
+                }
             }
         }
     }

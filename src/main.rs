@@ -15,6 +15,7 @@ mod flows;
 mod lockdown;
 mod memory;
 mod otlp_receiver;
+mod own;
 mod packet;
 mod pipeline;
 mod protocols;

@@ -81,6 +81,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
         status: args.status,
     };
     let session = Session::open(request, &config)?;
+    crate::own::publish();
     crate::lockdown::close();
     let state = session.view().map(|view| format!(", state on {}", view.url())).unwrap_or_default();
     eprintln!("wirespan: tracing {}{state}; Ctrl-C ends", args.targets.describe(&config.packets.mirror));

@@ -80,6 +80,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
     let gated = Gated::start(&args.command, Stdio::inherit())?;
     session.add_pid(gated.child.id(), gated.program())?;
     let mut child = gated.open()?;
+    crate::own::publish();
     // The command runs already, so that it does not inherit the filter.
     crate::lockdown::close();
 

@@ -36,6 +36,7 @@ pub(crate) fn server(args: ServerArgs, mut config: Config) -> Result<ExitCode> {
     let mut stop = StopSignal::catch()?;
     args.ui.apply(&mut config.serve);
     let server = Server::start(listen, &args.token, &args.outputs, &config)?;
+    crate::own::publish();
     crate::lockdown::close();
     server.announce();
     if !stop.wait(args.seconds, || server.run_due()) {

@@ -59,6 +59,7 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
         status: None,
     };
     let session = Session::open(request, &config)?;
+    crate::own::publish();
     crate::lockdown::close();
     let ui = session.view().map(|view| format!(", UI on {}", view.url())).unwrap_or_default();
     eprintln!("wirespan: tracing {}{ui}; Ctrl-C ends", args.targets.describe(&config.packets.mirror));

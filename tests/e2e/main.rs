@@ -59,6 +59,7 @@ mod propagate_contained;
 mod propagate_http2;
 mod propagate_kept;
 mod propagate_option;
+mod published;
 mod ready;
 mod running;
 mod sdk;

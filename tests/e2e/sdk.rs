@@ -189,7 +189,7 @@ impl Told<'_> {
 
     /// Its sleeps; of a goroutine, the times in which no thread ran it.
     fn slept(&self) -> Vec<f64> {
-        self.waits(|kind, resource| kind == "sleep" || resource == "parked")
+        self.waits(|kind, resource| kind == "sleep" || resource == "parked: sleep")
     }
 
     /// How long its runtime stopped it. Java's VM stops all threads to collect garbage and at other safepoints: for up

@@ -29,6 +29,8 @@ struct Language {
     also: &'static [Kind],
     /// Cases in which several threads or requests share the waits: the parts tell how long, the waits may not.
     by_parts: &'static [&'static str],
+    /// Why its runtime parks what waits, of a wait that the service calls so; empty if it does not.
+    parked: fn(&str) -> &'static str,
 }
 
 fn text(wait: &Value, what: &str) -> String {
@@ -40,7 +42,8 @@ fn as_said(wait: &Value) -> (String, String) {
 }
 
 /// A thread for each request waits as the service says. To begin a child, it waits for the child, too.
-const THREADS: Language = Language { told: as_said, also: &[("process", "service sleep")], by_parts: &[] };
+const THREADS: Language =
+    Language { told: as_said, also: &[("process", "service sleep")], by_parts: &[], parked: |_| "" };
 
 /// The machine of Java stops its threads. They ask for a lock for a time, too, which is a sleep if they get it then.
 const JAVA: Language = Language {
@@ -53,9 +56,10 @@ const JAVA: Language = Language {
         ("lock", "timer"),
     ],
     by_parts: &[],
+    parked: |_| "",
 };
 
-/// A goroutine that does not wait in a system call leaves its thread: what it waits for is not known.
+/// A goroutine that does not wait in a system call leaves its thread. Its runtime says why.
 const GOROUTINES: Language = Language {
     told: |wait| match text(wait, "kind").as_str() {
         "disk" | "process" => as_said(wait),
@@ -63,6 +67,15 @@ const GOROUTINES: Language = Language {
     },
     also: &[("runtime", ""), ("process", "service service")],
     by_parts: &[],
+    parked: |kind| match kind {
+        "sleep" => "sleep",
+        "event" => "chan receive",
+        "lock" => "sync.Mutex.Lock",
+        "pipe" => "IO wait",
+        // The client of net/http waits for the answer or the end of the connection.
+        "socket" => "select",
+        _ => "",
+    },
 };
 
 /// An event loop waits for events, whatever they mean to a request, unless it stands still. A name is looked up by
@@ -75,6 +88,7 @@ const LOOP: Language = Language {
     },
     also: &[("pipe", "service sleep"), ("process", "service sleep"), ("lock", ""), ("epoll", "timer")],
     by_parts: &["pool", "dns"],
+    parked: |_| "",
 };
 
 fn is(wait: &Wait<'_>, (kind, by): (&str, &str)) -> bool {
@@ -123,6 +137,17 @@ impl Found {
             let by_parts = language.by_parts.contains(&truth["case"].as_str().unwrap());
             let wrong = compared(&request, &waits, (kind, by), said, by_parts);
             self.add(wrong.map(|wrong| format!("{path}: {wrong} of {:?} in {request:?}", all())));
+        }
+        for said in said.iter().filter(|wait| 1e3 * wait["took"].as_f64().unwrap() >= 5.0 * COMPARED_MS) {
+            let (kind, took) = (text(said, "kind"), 1e3 * said["took"].as_f64().unwrap());
+            let why = (language.parked)(&kind);
+            let is_it =
+                |w: &Wait<'_>| w.fact("resource") == format!("parked: {why}") && w.ms() >= 0.8 * took - SHORTER_MS;
+            let all = || waits.iter().map(|w| format!("{} {:.2}", w.fact("resource"), w.ms())).collect::<Vec<_>>();
+            if !why.is_empty() {
+                let wrong = !waits.iter().any(is_it);
+                self.add(wrong.then(|| format!("{path}: {kind} of {took:.2} is not {why:?} in {:?}", all())));
+            }
         }
         let sum = request.all_parts() - span.duration_ns as f64 / 1e6;
         let add_up = sum.abs() <= PARTS_MS.max(span.duration_ns as f64 / 1e8);

@@ -1,5 +1,6 @@
 //! Resources of processes by pid, in bounded memory.
 
+use crate::published::Asked;
 use crate::LINGER;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) ended: Option<Instant>,
     /// Read while the program was still being loaded: to be read once more.
     pub(crate) provisional: bool,
+    /// When it was asked for what it publishes.
+    pub(crate) asked: Asked,
 }
 
 impl Entry {
@@ -28,7 +31,8 @@ impl Entry {
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         match self.ended {
             Some(ended) => now.saturating_duration_since(ended) < LINGER,
-            None => !self.provisional && now.saturating_duration_since(self.checked) < RECHECK,
+            None if self.provisional || self.asked.is_due(now) => false,
+            None => now.saturating_duration_since(self.checked) < RECHECK,
         }
     }
 }
@@ -110,7 +114,14 @@ mod tests {
 
     fn entry(cache: &mut Cache, name: &str, at: Instant) -> Entry {
         let resource = cache.intern(Resource { service: name.into(), ..Resource::default() });
-        Entry { resource, start_ticks: None, checked: at, ended: None, provisional: false }
+        Entry {
+            resource,
+            start_ticks: None,
+            checked: at,
+            ended: None,
+            provisional: false,
+            asked: Asked::first(None, at),
+        }
     }
 
     #[test]

@@ -17,12 +17,14 @@ mod name;
 mod nat;
 mod pods;
 mod proc;
+mod published;
 
 pub use host::{Host, Roots};
 pub use nat::{Ends, Nat, NatStats};
 pub use pods::addresses_of;
 
 use cache::{Cache, Entry};
+use published::{Asked, Published, Refused};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
@@ -43,6 +45,10 @@ pub struct Stats {
     pub gone: u64,
     /// Processes with a file that could not be read for lack of permission.
     pub denied: u64,
+    /// Contexts of processes that were read as OTEP 4719 has it.
+    pub published: u64,
+    /// The same that could not be understood.
+    pub refused: u64,
     /// Cached pids that turned out to belong to another process.
     pub reused: u64,
     /// Processes in the cache.
@@ -51,12 +57,14 @@ pub struct Stats {
 
 impl Stats {
     /// The counters by name.
-    pub fn counters(&self) -> [(&'static str, u64); 6] {
+    pub fn counters(&self) -> [(&'static str, u64); 8] {
         [
             ("lookups", self.lookups),
             ("reads", self.reads),
             ("gone", self.gone),
             ("denied", self.denied),
+            ("contexts_read", self.published),
+            ("contexts_refused", self.refused),
             ("reused", self.reused),
             ("cached", self.cached),
         ]
@@ -69,6 +77,8 @@ struct Counters {
     reads: AtomicU64,
     gone: AtomicU64,
     denied: AtomicU64,
+    published: AtomicU64,
+    refused: AtomicU64,
     reused: AtomicU64,
 }
 
@@ -133,11 +143,12 @@ impl Enricher {
             TaskChange::Fork if event.parent_pid == pid || pid == 0 => {}
             TaskChange::Fork => {
                 let mut cache = self.write();
-                match cache.get(event.parent_pid).map(|p| p.resource.clone()) {
-                    Some(resource) => {
-                        let entry =
-                            Entry { resource, start_ticks: None, checked: now, ended: None, provisional: false };
-                        cache.insert(pid, entry, now);
+                match cache.get(event.parent_pid).map(|p| (p.resource.clone(), p.asked.at_ns)) {
+                    Some((resource, at_ns)) => {
+                        // A child does not inherit what its parent publishes.
+                        let asked = at_ns.map_or_else(|| Asked::first(None, now), |at| Asked::inherited(Some(at), now));
+                        let (start_ticks, checked, ended, provisional) = (None, now, None, false);
+                        cache.insert(pid, Entry { resource, start_ticks, checked, ended, provisional, asked }, now);
                     }
                     // The pid is new, so a cached process with this pid has ended.
                     None => cache.remove(pid),
@@ -156,6 +167,8 @@ impl Enricher {
             reads: c.reads.load(Relaxed),
             gone: c.gone.load(Relaxed),
             denied: c.denied.load(Relaxed),
+            published: c.published.load(Relaxed),
+            refused: c.refused.load(Relaxed),
             reused: c.reused.load(Relaxed),
             cached: self.read().len() as u64,
         }
@@ -175,6 +188,11 @@ impl Enricher {
                     _ => {}
                 }
                 let same = start.is_none() || entry.start_ticks == start;
+                let due = same && start.is_some() && entry.asked.is_due(now);
+                if due {
+                    drop(cache);
+                    return self.ask_again(actor, now);
+                }
                 if same && (start.is_none() || !entry.provisional) {
                     entry.checked = now;
                     return entry.resource.clone();
@@ -186,6 +204,28 @@ impl Enricher {
             }
         }
         self.refresh(actor, now);
+        self.read().get(actor.pid).map_or_else(|| self.nobody.clone(), |e| e.resource.clone())
+    }
+
+    /// Asks a process again for what it publishes. If that is not the same, all is read again.
+    fn ask_again(&self, actor: &Actor, now: Instant) -> Arc<Resource> {
+        let published = published::read(&self.roots.proc.join(actor.pid.to_string()));
+        let at_ns = published.as_ref().ok().map(|published| published.at_ns);
+        let is_same = {
+            let mut cache = self.write();
+            let known = cache.get_mut(actor.pid);
+            // While it changes, what was known before is the best.
+            let is_same = known.as_ref().is_none_or(|e| e.asked.at_ns == at_ns) || published == Err(Refused::Changing);
+            if let Some(entry) = known.filter(|_| is_same) {
+                let at_ns = entry.asked.at_ns;
+                entry.asked.again(at_ns, now);
+                (entry.checked, entry.provisional) = (now, false);
+            }
+            is_same
+        };
+        if !is_same {
+            self.refresh(actor, now);
+        }
         self.read().get(actor.pid).map_or_else(|| self.nobody.clone(), |e| e.resource.clone())
     }
 
@@ -205,7 +245,13 @@ impl Enricher {
                 // Some processes have no arguments at all, so a second read is enough.
                 let again = self.read().get(actor.pid).is_some_and(|e| e.provisional && e.start_ticks == start_ticks);
                 let provisional = look.too_early && !again;
-                Entry { resource: self.resource_of(look), start_ticks, checked: now, ended: None, provisional }
+                match &look.published {
+                    Ok(_) => self.counters.published.fetch_add(1, Relaxed),
+                    Err(Refused::Absent) => 0,
+                    Err(_) => self.counters.refused.fetch_add(1, Relaxed),
+                };
+                let asked = Asked::first(look.published.as_ref().ok().map(|published| published.at_ns), now);
+                Entry { resource: self.resource_of(look), start_ticks, checked: now, ended: None, provisional, asked }
             }
             None => {
                 self.counters.gone.fetch_add(1, Relaxed);
@@ -216,7 +262,8 @@ impl Enricher {
                 let service = if comm.is_empty() { "unknown".into() } else { comm.into() };
                 let extra = place.extra.iter().filter(|(k, _)| &**k != RUNTIME).cloned().collect();
                 let resource = self.write().intern(Resource { service, extra, ..place });
-                Entry { resource, start_ticks: None, checked: now, ended: Some(now), provisional: false }
+                let asked = Asked::first(None, now);
+                Entry { resource, start_ticks: None, checked: now, ended: Some(now), provisional: false, asked }
             }
         };
         self.write().insert(actor.pid, entry, now);
@@ -241,6 +288,8 @@ impl Enricher {
         if let Some(runtime) = look.named.runtime {
             resource.extra.push((RUNTIME.into(), runtime.into()));
         }
+        let Published { extra, .. } = look.published.unwrap_or_default();
+        resource.extra.extend(extra.into_iter().map(|(key, value)| (key.into(), value.into())));
         resource.extra.sort_unstable();
         self.write().intern(resource)
     }

@@ -1,10 +1,12 @@
 //! Reads `/proc/PID`: the facts that name a process, and nothing else of it.
 //!
 //! Only pids that the caller gives are read (they are targets). Of the environment two variables are read,
-//! `OTEL_SERVICE_NAME` and `service.name` in `OTEL_RESOURCE_ATTRIBUTES`; the rest is dropped unread.
+//! `OTEL_SERVICE_NAME` and `service.name` in `OTEL_RESOURCE_ATTRIBUTES`; the rest is dropped unread. Of its memory,
+//! what it publishes for readers like this one ([`published`]).
 
 use crate::cgroup;
 use crate::name::{self, Named};
+use crate::published::{self, Published, Refused};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
@@ -23,6 +25,8 @@ pub(crate) struct Look {
     pub(crate) named: Named,
     pub(crate) executable: Box<str>,
     pub(crate) container: cgroup::Container,
+    /// What the process publishes of itself.
+    pub(crate) published: Result<Published, Refused>,
     /// Something could not be read for lack of permission.
     pub(crate) denied: bool,
     /// There is a program but no argument, not even its name: as a rule `execve` is not over yet, for the kernel shows
@@ -48,13 +52,16 @@ pub(crate) fn look(proc: &Path, pid: u32, comm: &str) -> Option<Look> {
 
     let comm = if task_name.is_empty() { comm } else { &task_name };
     let mut named = name::name(&exe, args, comm);
-    if let Some(service) = declared {
+    let published = published::read(&dir);
+    let told = published.as_ref().ok().and_then(|published| published.service.clone());
+    if let Some(service) = declared.or(told) {
         named.service = service;
     }
     let too_early = args.is_empty() && !exe.is_empty();
     let executable = exe.strip_suffix(" (deleted)").unwrap_or(&exe).into();
     // The pid may have been given to another process while we read.
-    (stat(&dir)?.0 == start_ticks).then_some(Look { start_ticks, named, executable, container, denied, too_early })
+    let look = Look { start_ticks, named, executable, container, published, denied, too_early };
+    (stat(&dir)?.0 == start_ticks).then_some(look)
 }
 
 /// Start time and name of the main thread, from `/proc/PID/stat`.
@@ -95,7 +102,7 @@ fn declared_name(environ: &[u8]) -> Option<String> {
     from_attributes
 }
 
-fn clean(name: &str) -> Option<String> {
+pub(crate) fn clean(name: &str) -> Option<String> {
     let name: String = name.trim().chars().filter(|c| !c.is_control()).take(128).collect();
     (!name.is_empty()).then_some(name)
 }

@@ -1,6 +1,7 @@
 //! Clocks of threads, as the scheduler keeps them.
 
 use crate::event::{Actor, DataEvent};
+use crate::Role;
 use serde::{Deserialize, Serialize};
 
 /// What the scheduler says of a thread: times since it began, ns. Each only grows.
@@ -29,6 +30,9 @@ pub struct ClockMark {
     pub socket: u64,
     /// Id of the exchange to which they belong; 0 if not known.
     pub exchange: u64,
+    /// Id of the request for which the thread acted: the exchange itself where this process serves it, else the cause
+    /// of a call; 0 if not known.
+    pub request: u64,
     /// The clocks.
     pub clocks: Clocks,
 }
@@ -38,6 +42,8 @@ impl DataEvent {
     pub fn clock_mark(&self) -> Option<ClockMark> {
         let Actor { pid, tid, .. } = self.actor;
         let (began_ns, time_ns, exchange) = (self.enter_ns, self.exit_ns, self.exchange);
-        self.clocks.map(|clocks| ClockMark { pid, tid, began_ns, time_ns, socket: self.socket.0, exchange, clocks })
+        let request = if self.role == Role::Client { self.cause } else { exchange };
+        let socket = self.socket.0;
+        self.clocks.map(|clocks| ClockMark { pid, tid, began_ns, time_ns, socket, exchange, request, clocks })
     }
 }

@@ -109,6 +109,8 @@ pub struct ThreadWait {
     pub socket: u64,
     /// What woke it.
     pub waker: Waker,
+    /// What ran while it was ready: a thread of a target, another process, or the kernel.
+    pub ran: Waker,
     /// In which code it stopped; `None` if that was not taken.
     pub stack: Option<NamedLater>,
 }
@@ -135,8 +137,11 @@ pub struct ThreadWaits {
     pub turns: Vec<ActorTurn>,
 }
 
+/// Why an actor did not run that waited for nothing: its runtime ran others.
+pub const READY: &str = "ready";
+
 /// A thread ran an actor of its runtime. Times are Unix ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActorTurn {
     /// The thread.
     pub tid: u32,
@@ -144,8 +149,10 @@ pub struct ActorTurn {
     pub from_ns: u64,
     /// Until then.
     pub to_ns: u64,
-    /// The actor was ready since then, and its runtime did not run it; `from_ns` if that is not known.
+    /// The actor was ready since then, and its runtime did not run it; `from_ns` or 0 if that is not known.
     pub ready_ns: u64,
+    /// Why it did not run before, in the words of its runtime, or [`READY`]; empty if that is not known.
+    pub parked: Text,
 }
 
 /// A clock rings on each processor so often, ns: a sample stands for so much time.
@@ -210,6 +217,15 @@ pub struct SpanWait {
     /// What woke the thread: `thread worker-3`, a service, `network`, `disk`, `timer`, `another process`.
     #[serde(default, skip_serializing_if = "Text::is_empty")]
     pub woken_by: Text,
+    /// The span for which the thread acted that woke it; empty if it acted for none, or for this one.
+    #[serde(default, skip_serializing_if = "Text::is_empty")]
+    pub woken_for: Text,
+    /// What ran while the thread was ready, as in `woken_by`.
+    #[serde(default, skip_serializing_if = "Text::is_empty")]
+    pub ran_by: Text,
+    /// The span for which it ran, as in `woken_for`.
+    #[serde(default, skip_serializing_if = "Text::is_empty")]
+    pub ran_for: Text,
     /// Who held the lock, and on whom that thread waited in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<Holder>,
@@ -240,6 +256,9 @@ impl SpanWait {
             ("wirespan.wait.syscall", &*self.syscall),
             ("wirespan.wait.resource", &*self.resource),
             ("wirespan.wait.woken_by", &*self.woken_by),
+            ("wirespan.wait.woken_by.span_id", &*self.woken_for),
+            ("wirespan.wait.ran_by", &*self.ran_by),
+            ("wirespan.wait.ran_by.span_id", &*self.ran_for),
             ("wirespan.wait.held_by", &held_by.join(", ")),
             ("thread.name", &*self.thread),
             ("code.stacktrace", &stack.map(|s| Stack::text(&s.user)).unwrap_or_default()),

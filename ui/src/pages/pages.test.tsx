@@ -240,6 +240,9 @@ describe("trace", () => {
     const lock = wait("worker-1", 1_000_000, 8_000_000, {
       words: "waited for a lock held by thread keeper, which wrote to /srv/app.log for 7.00ms",
       ready_ns: 500_000,
+      woken_by_span: "00a1",
+      ran_by: "service shop",
+      ran_by_span: "00b2",
       stack: ["price (cart.c:17)", "main (cart.c:40)"],
       kernel_stack: ["futex_do_wait"],
     });
@@ -251,7 +254,10 @@ describe("trace", () => {
     show("/trace/t?span=a", { "/api/v1/trace/t": trace([{ ...item(span("a")), waits }, item(span("b"))]) });
     const panel = await screen.findByRole("complementary");
     expect(panel.textContent).toContain("held by thread keeper, which wrote to /srv/app.log for 7.00ms");
-    expect(panel.textContent).toContain("lock, from 1 ms on, then 500 µs ready");
+    expect(panel.textContent).toContain("lock, from 1 ms on, then 500 µs ready, while service shop ran");
+    const other = (words: string) => within(panel).getByText(words).getAttribute("href");
+    expect(other("the request that ended it")).toBe("/trace/00a1?span=00a1");
+    expect(other("the request that ran")).toBe("/trace/00b2?span=00b2");
     expect(panel.textContent).toContain("price (cart.c:17)\nmain (cart.c:40)kernel:\nfutex_do_wait");
     expect(panel.querySelectorAll("details").length).toBe(1);
     expect(panel.textContent).toContain("because the request was slow. 3 shorter waits are not kept.");

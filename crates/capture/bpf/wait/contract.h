@@ -5,7 +5,7 @@
 
 enum ws_wait_size {
 	WS_WAITS_KEPT = 64, /* of each thread; a power of two */
-	WS_WAIT_NAME = 32,
+	WS_WAIT_NAME = 24,
 };
 
 enum ws_turn_size {
@@ -58,6 +58,9 @@ enum ws_waker {
 	WS_WAKER_INTERRUPT = 4,
 };
 
+/* Instead of the id of a thread that ran. */
+enum ws_ran { WS_RAN_KERNEL = 0xfffffffe, WS_RAN_OTHER = 0xffffffff };
+
 /* A wait of a thread. */
 struct ws_wait {
 	__u64 stopped_ns;
@@ -78,7 +81,9 @@ struct ws_wait {
 	__u16 several;	  /* poll(): number of files, of which `fd` is the first */
 	__u16 timeout_ms; /* of a wait for events; 0xffff: none, or longer */
 	char comm[16];
-	__u64 stack; /* number of the stack on which the thread stopped; 0: none was taken */
+	__u64 stack;   /* number of the stack on which the thread stopped; 0: none was taken */
+	__u32 ran_pid; /* while the thread was ready, this thread of a target had its processor, or enum ws_ran */
+	__u32 ran_tid; /* 0: not known */
 	/* of a socket of the internet: the peer's address, in v4-mapped form, or 0; of a file: the end of its path */
 	__u8 name[WS_WAIT_NAME];
 };
@@ -119,7 +124,15 @@ struct ws_turn {
 	__u64 from_ns;
 	__u64 to_ns; /* 0: no end was seen: the turn ends at the latest when the next one begins */
 	__u32 tid;
-	__u32 ready_us; /* how long before `from_ns` it was ready to run; 0: not known */
+	__u32 before; /* the first WS_TURN_READY_BITS: how long it was ready before, us; then enum ws_parked */
+};
+
+enum ws_turn_before { WS_TURN_READY_BITS = 23 };
+
+/* Why the actor did not run before: the runtime's number of that, or one of these. */
+enum ws_parked {
+	WS_PARK_UNKNOWN = 0,
+	WS_PARK_READY = 256, /* it waited for nothing: its runtime did not run it */
 };
 
 /* The last turns of an actor. */

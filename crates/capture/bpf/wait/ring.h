@@ -197,6 +197,8 @@ static __always_inline bool is_open(struct wait_ring *r)
 	return r->open && r->epoch == waits_epoch;
 }
 
+#include "ran.h"
+
 /* The thread goes on. */
 static __always_inline void wait_ends(struct task_struct *task, struct wait_ring *r, __u64 now)
 {
@@ -226,7 +228,7 @@ static __always_inline void wait_ended_unseen(struct task_struct *task, struct w
 
 /* The thread stops. */
 static __always_inline void wait_begins(void *ctx, struct task_struct *task, struct wait_ring *r, bool preempted,
-					__u64 now)
+					struct task_struct *next, bool next_is_target, __u64 now)
 {
 	__u64 state = state_of(task), on_cpu_ns = task->se.sum_exec_runtime;
 	struct ws_wait *w;
@@ -241,7 +243,9 @@ static __always_inline void wait_begins(void *ctx, struct task_struct *task, str
 	r->epoch = waits_epoch;
 	r->open = 1;
 	describe_call(w, task);
-	if (w->state != WS_WAIT_READY) {
+	if (w->state == WS_WAIT_READY) {
+		note_ran(w, task, next, next_is_target);
+	} else {
 		turn_may_end(r, task, now);
 		w->stack = take_stack(ctx, task);
 	}

@@ -11,19 +11,22 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(wait_switch, bool preempted, struct task_struct *from, struct task_struct *to)
 {
 	struct wait_ring *r = bpf_task_storage_get(&waits, from, 0, 0);
+	struct wait_ring *next = bpf_task_storage_get(&waits, to, 0, 0);
 	struct task_state *t;
 	__u64 now = 0;
 
 	if (r) {
 		now = bpf_ktime_get_ns();
-		wait_begins(ctx, from, r, preempted, now);
+		wait_begins(ctx, from, r, preempted, to, next != NULL, now);
 		t = sdk_is_seen ? bpf_task_storage_get(&tasks, from, 0, 0) : NULL;
 		if (t && sdk_publishes(t))
 			sdk_tell(t, t->acts.cause);
 	}
-	r = bpf_task_storage_get(&waits, to, 0, 0);
-	if (r)
-		wait_ends(to, r, now ? now : bpf_ktime_get_ns());
+	if (next) {
+		now = now ? now : bpf_ktime_get_ns();
+		note_ran_before(next, to, from, r != NULL, now);
+		wait_ends(to, next, now);
+	}
 	return 0;
 }
 

@@ -70,20 +70,20 @@ static __always_inline void turn_is_due(__u64 actor, __u32 pid)
 		of->ready_ns = bpf_ktime_get_ns();
 }
 
-/*
- * Since when the actor was ready for the turn that begins. If all that makes actors ready is seen (`seen`), one that
- * nothing has made ready since its last turn was only interrupted.
- */
-static __always_inline __u64 ready_since(struct ws_turns *of, bool seen)
+/* How long the actor has been ready for a turn that begins, us; 0: not known. */
+static __always_inline __u32 ready_us(const struct ws_turns *of, __u64 now)
 {
-	return of->ready_ns ? of->ready_ns : seen && of->next ? turn_at(of, of->next - 1)->to_ns : 0;
+	__u64 us = of->ready_ns && of->ready_ns < now ? (now - of->ready_ns) / 1000 : 0;
+	__u64 most = (1 << WS_TURN_READY_BITS) - 1;
+
+	return us > most ? most : us;
 }
 
-/* This thread runs an actor from now on. `runs_at`: see struct wait_ring; `seen`: see ready_since(). */
-static __always_inline void turn_begins(struct task_struct *task, __u64 actor, __u64 runs_at, bool seen)
+/* This thread runs an actor from now on. `runs_at`: see struct wait_ring; `parked`: enum ws_parked. */
+static __always_inline void turn_begins(struct task_struct *task, __u64 actor, __u64 runs_at, __u16 parked)
 {
 	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	__u64 now = bpf_ktime_get_ns(), ready, us;
+	__u64 now = bpf_ktime_get_ns();
 	struct ws_turns *of;
 	struct ws_turn *turn;
 
@@ -94,11 +94,9 @@ static __always_inline void turn_begins(struct task_struct *task, __u64 actor, _
 	of = turns_for(actor, task->tgid);
 	if (!of)
 		return;
-	ready = ready_since(of, seen);
-	us = ready && ready < now ? (now - ready) / 1000 : 0;
-	of->ready_ns = 0;
 	turn = turn_at(of, of->next);
-	turn->ready_us = us > ~0U ? ~0U : us;
+	turn->before = ready_us(of, now) | (__u32)parked << WS_TURN_READY_BITS;
+	of->ready_ns = 0;
 	turn->from_ns = now;
 	turn->to_ns = 0;
 	turn->tid = task->pid;

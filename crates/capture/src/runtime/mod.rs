@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 /// Every runtime that is looked for in the files of processes.
 pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &go::Go,
+    &go::Reasons,
     &node::Node,
     &python::queue::Queues,
     &python::heap::Heaps,

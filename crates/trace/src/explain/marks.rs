@@ -73,6 +73,21 @@ impl Marks {
         within.filter_map(move |at| find(&self.threads, socket, *at)).filter(move |p| p.mark.pid == pid)
     }
 
+    /// The requests for which a thread last moved a message before a time, and first after it.
+    pub(super) fn requests_around(&self, pid: u32, tid: u32, time_ns: u64) -> (Option<u64>, Option<u64>) {
+        const LOOK: usize = 64;
+        let marks = self.threads.get(&tid).filter(|marks| marks.back().is_some_and(|last| last.pid == pid));
+        let Some(marks) = marks else { return (None, None) };
+        let at = marks.partition_point(|m| m.time_ns <= time_ns);
+        let known = |m: &ClockMark| Some(m.request).filter(|request| *request != 0);
+        (marks.range(..at).rev().take(LOOK).find_map(known), marks.range(at..).take(LOOK).find_map(known))
+    }
+
+    /// The time of the latest message.
+    pub(super) fn latest_ns(&self) -> u64 {
+        self.latest_ns
+    }
+
     /// The messages of a thread from the last one before a time to the first one after it; `None` if there is none
     /// before it or after it.
     pub(super) fn around(&self, pid: u32, tid: u32, from_ns: u64, to_ns: u64) -> Option<Vec<&ClockMark>> {
@@ -108,7 +123,7 @@ mod tests {
 
     fn mark(tid: u32, time_ns: u64) -> ClockMark {
         let clocks = Clocks::default();
-        ClockMark { pid: 1, tid, began_ns: time_ns, time_ns, socket: u64::from(tid), exchange: 0, clocks }
+        ClockMark { pid: 1, tid, began_ns: time_ns, time_ns, socket: u64::from(tid), exchange: 0, request: 0, clocks }
     }
 
     #[test]

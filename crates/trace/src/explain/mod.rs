@@ -4,6 +4,7 @@
 //! longer. Until then it waits here. A slow request is also given its waits, if the kernel was asked for them. Spans of
 //! SDKs get the same of their own time, from the request within which they lie.
 
+mod acting;
 mod breakdown;
 mod calls;
 mod comparison;
@@ -37,6 +38,7 @@ pub use timeline::{Moment, MomentKind};
 pub use usual::{Usual, UsualWaits};
 pub use words::Waited;
 
+use acting::{Answered, Others};
 use breakdown::{pieces, points, Call};
 use calls::Calls;
 use contexts::Contexts;
@@ -116,6 +118,8 @@ pub struct Explainer {
     /// What processes publish of the spans of their SDKs.
     contexts: Contexts,
     sdk: Sdk,
+    answered: Answered,
+    is_end: bool,
 }
 
 impl Explainer {
@@ -159,6 +163,7 @@ impl Explainer {
                 sink(self.explained(span, &own, &[call]).0);
             }
             TapSide::ServerProcess if span.exchange.is_some() => {
+                self.answered.add(&span);
                 self.waiting.push_back(span);
                 if self.waiting.len() > MOST_WAITING {
                     self.release_first(sink);
@@ -223,6 +228,7 @@ impl Explainer {
     /// The end: all requests go. Before, each gets a little time for the names of its stacks.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
         let began = Instant::now();
+        self.is_end = true;
         let lacks_names = |span: &Arc<Span>| {
             let request = Served::of(span);
             span.text(WAIT_REASON).is_some() && !self.explained(Arc::clone(span), &request, &self.calls_of(&request)).1
@@ -251,6 +257,11 @@ impl Explainer {
         request.callers.iter().filter_map(|caller| self.calls.get(caller)).flatten().copied().collect()
     }
 
+    fn others<'a>(&'a self, request: &'a Served) -> Others<'a> {
+        let Explainer { marks, answered, actors, is_end, .. } = self;
+        Others { marks, answered, actors, request, is_end: *is_end }
+    }
+
     /// The span with its parts and waits, and whether all their stacks have names by now. `request`: what is known of
     /// the span.
     fn explained(&self, mut span: Arc<Span>, request: &Served, calls: &[Call]) -> (Arc<Span>, bool) {
@@ -276,7 +287,7 @@ impl Explainer {
             return (span, true);
         }
         let parked = turns.map(|turns| turns.parked(time, calls)).unwrap_or_default();
-        let (mut waits, is_named) = self.threads.of(&stretches, calls, parked);
+        let (mut waits, is_named) = self.threads.of(&stretches, calls, parked, &self.others(request));
         runtime::tell_interpreter_locks(&mut waits);
         let (wakeups, ready_ns) = waits.woken;
         if let Some((_, slot)) = attrs.iter_mut().find(|(key, _)| key == WAKEUPS) {

@@ -100,7 +100,10 @@ impl Alike {
 /// The thread or the service that held up a wait; threads of one name with different numbers are one. A socket's peer
 /// says that already.
 fn who(wait: &SpanWait) -> String {
-    let by = wait.held_by.first().map_or(&wait.woken_by, |holder| &holder.who);
+    let by = match wait.kind {
+        WaitKind::RunQueue => &wait.ran_by,
+        _ => wait.held_by.first().map_or(&wait.woken_by, |holder| &holder.who),
+    };
     let is_named = ["thread ", "service ", "a thread of "].iter().any(|kind| by.starts_with(kind));
     if !is_named || matches!(wait.kind, WaitKind::Socket | WaitKind::Epoll) {
         return String::new();

@@ -19,14 +19,16 @@ pub(super) struct Report {
     pub(super) id: SpanId,
     pub(super) parent: Option<SpanId>,
     pub(super) kind: SpanKind,
+    pub(super) time: (u64, u64),
     pid: u32,
     resource: Arc<Resource>,
 }
 
 impl Report {
     fn of(span: &Span) -> Self {
-        let Span { id, kind, pid, .. } = *span;
-        Report { id, parent: span.parent_span_id, kind, pid, resource: Arc::clone(&span.resource) }
+        let Span { id, kind, pid, start_ns, end_ns, .. } = *span;
+        let (parent, time, resource) = (span.parent_span_id, (start_ns, end_ns), Arc::clone(&span.resource));
+        Report { id, parent, kind, time, pid, resource }
     }
 
     fn same_process(&self, other: &Report) -> bool {

@@ -14,7 +14,7 @@
 use super::breakdown::{covered_ns, pieces, points, Piece};
 use super::marks::Point;
 use super::reports::{Report, Reports};
-use super::served::Served;
+use super::served::{clearest, Served};
 use super::waits::Stretch;
 use super::{Caller, Explainer, Parts, NAMES_NS};
 use smallvec::SmallVec;
@@ -179,6 +179,8 @@ impl Explainer {
         let misses_parent = || self.sdk.reports.top(span).is_some_and(|top| top.parent.is_some());
         let found = match self.request_of(span, place) {
             Some((_, Evidence::Process)) if is_early && misses_parent() => None,
+            // The next request of its connection may fit better, and is not known yet.
+            Some((request, Evidence::Process)) if !at_once && !self.fits(span, request) => None,
             // That request may not have ended yet.
             Some((_, Evidence::Process)) if !at_once && self.acted_for(span).next().is_some() => None,
             found => found.map(|(request, evidence)| self.within(&located(span, place), request, evidence)),
@@ -225,7 +227,7 @@ impl Explainer {
     /// The request within which a span lies.
     fn request_of(&self, span: &Span, place: Place) -> Option<(&Served, Evidence)> {
         let time = (span.start_ns, span.end_ns);
-        let overlap = |r: &Served| time.1.min(r.end_ns).saturating_sub(time.0.max(r.start_ns));
+        let overlap = |r: &Served| r.overlap_ns(time);
         let same_process = |request: &Served| span.pid != 0 && request.pid == span.pid;
         let trace = span.trace_id?;
         let top = self.sdk.reports.top(span)?;
@@ -253,10 +255,17 @@ impl Explainer {
         if around.len() > 1 && place.tid != 0 {
             around.retain(|request| self.acted(request, place.tid));
         }
-        match around[..] {
-            [one] => Some((one, Evidence::Process)),
-            _ => None,
-        }
+        let one = match around[..] {
+            [one] => Some(one),
+            _ => clearest(&around, of_request(&top, time)),
+        };
+        one.map(|one| (one, Evidence::Process))
+    }
+
+    /// Whether a request was under way for most of the time of a span.
+    fn fits(&self, span: &Span, request: &Served) -> bool {
+        let time = (span.start_ns, span.end_ns);
+        request.covers(self.sdk.reports.top(span).map_or(time, |top| of_request(&top, time)))
     }
 
     /// Whether a thread moved messages of a request.
@@ -293,7 +302,7 @@ impl Explainer {
             return (explained, true);
         }
         let parked = turns.map(|turns| turns.parked(time, &calls)).unwrap_or_default();
-        let (waits, named) = self.threads.of(&stretches, &calls, parked);
+        let (waits, named) = self.threads.of(&stretches, &calls, parked, &self.others(request));
         let attrs = &mut Arc::make_mut(&mut explained).attrs;
         attrs.push((WAIT_REASON.into(), request.reason.as_str().into()));
         attrs.push(waits.attribute());
@@ -332,6 +341,15 @@ impl Explainer {
         let told: u64 = parts.known();
         parts.unknown = (time.1 - time.0.min(time.1)).saturating_sub(told);
         parts
+    }
+}
+
+/// The time that tells which of several requests a span belongs to: that of the server's span above it, which covers
+/// nearly all of its request, else its own.
+fn of_request(top: &Report, own: (u64, u64)) -> (u64, u64) {
+    match top.kind {
+        SpanKind::Server | SpanKind::Consumer => top.time,
+        _ => own,
     }
 }
 

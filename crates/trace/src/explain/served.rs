@@ -53,6 +53,26 @@ impl Served {
     pub(super) fn holds(&self, (from_ns, to_ns): (u64, u64), slack_ns: u64) -> bool {
         self.start_ns <= from_ns.saturating_add(slack_ns) && to_ns <= self.end_ns.saturating_add(slack_ns)
     }
+
+    /// How much of this time it was under way, ns.
+    pub(super) fn overlap_ns(&self, (from_ns, to_ns): (u64, u64)) -> u64 {
+        to_ns.min(self.end_ns).saturating_sub(from_ns.max(self.start_ns))
+    }
+
+    /// Whether it was under way for most of this time.
+    pub(super) fn covers(&self, time: (u64, u64)) -> bool {
+        self.overlap_ns(time) * 4 >= (time.1 - time.0.min(time.1)) * 3
+    }
+}
+
+/// Of several requests, the only one that was under way for most of this time, if each of the others was for less than
+/// a quarter of it: requests that were served one after another.
+pub(super) fn clearest<'a>(requests: &[&'a Served], time: (u64, u64)) -> Option<&'a Served> {
+    let best = requests.iter().max_by_key(|request| request.overlap_ns(time))?;
+    let length_ns = time.1.saturating_sub(time.0);
+    let others = requests.iter().filter(|request| !std::ptr::eq(**request, *best));
+    let is_clear = best.covers(time) && others.map(|r| r.overlap_ns(time)).all(|ns| ns * 4 < length_ns);
+    is_clear.then_some(*best)
 }
 
 /// Requests of the last time, by their names.

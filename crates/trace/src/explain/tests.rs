@@ -11,7 +11,8 @@ pub(super) fn mark(tid: u32, time_us: u64, exchange: u64, [ran, queued, limited]
     let clocks = Clocks { on_cpu_ns: ran * US, queued_ns: queued * US, limited_ns: limited * US };
     let time_ns = time_us * US;
     // Each exchange has a socket of its own; only the server's side knows its number.
-    ClockMark { pid: 1, tid, began_ns: time_ns, time_ns, socket: exchange, exchange: u64::from(exchange == 1), clocks }
+    let own = u64::from(exchange == 1);
+    ClockMark { pid: 1, tid, began_ns: time_ns, time_ns, socket: exchange, exchange: own, request: own, clocks }
 }
 
 pub(super) fn span(tap: TapSide, tid: u32, exchange: u64, from_us: u64, to_us: u64) -> Span {

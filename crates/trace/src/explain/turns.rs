@@ -8,7 +8,8 @@ use super::served::Served;
 use super::waits::{Stretch, Threads, SURELY_KEPT};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use wirespan_model::wait::{ActorTurn, SpanWait, ThreadWait, ThreadWaits, WaitKind};
+use wirespan_model::wait::{ActorTurn, SpanWait, ThreadWait, ThreadWaits, WaitKind, READY};
+use wirespan_model::Text;
 
 /// Most requests whose turns are kept.
 const MOST: usize = 20_000;
@@ -22,10 +23,8 @@ const SHORTEST_NS: u64 = 1_000;
 /// A thread whose turns leave out less than this and a hundredth of a time had no other actor then, ns.
 const OFF_NS: u64 = 50_000;
 
-/// What [`SpanWait::resource`] says of the time between two turns.
+/// What [`SpanWait::resource`] says of the time between two turns; the runtime's reason follows, if it is known.
 pub(super) const PARKED: &str = "parked";
-/// The same if the actor was ready all the time.
-pub(super) const READY: &str = "ready";
 
 /// The turns of the actor that answered a request, in their order. One of them lasted until the answer.
 #[derive(Debug)]
@@ -63,6 +62,12 @@ impl Actors {
         let range = request.exchange?;
         (range.first..=range.last).rev().take(LOOK).find_map(|id| self.requests.get(&(request.pid, id)))
     }
+
+    /// Whether a thread ran the actor of a request at this time; also if the request has none, or it is not known.
+    pub(super) fn ran(&self, pid: u32, exchange: u64, tid: u32, time_ns: u64) -> bool {
+        let had = |turn: &ActorTurn| turn.tid == tid && (turn.from_ns..=turn.to_ns).contains(&time_ns);
+        self.requests.get(&(pid, exchange)).is_none_or(|of| of.turns.iter().any(had))
+    }
 }
 
 impl Turns {
@@ -96,7 +101,7 @@ impl Turns {
             let Some(within) = clipped((turn.from_ns, turn.to_ns), time) else { continue };
             parts += self.parts_of(turn, within, threads, &cover);
         }
-        for Gap { from_ns, ready_ns, to_ns } in self.gaps(time) {
+        for (Gap { from_ns, ready_ns, to_ns }, _) in self.gaps(time) {
             let in_calls = cover(from_ns, ready_ns);
             parts.children += in_calls;
             parts.blocked += (ready_ns - from_ns).saturating_sub(in_calls);
@@ -134,23 +139,33 @@ impl Turns {
 
     /// The times in which no thread ran the actor, as waits.
     pub(super) fn parked(&self, time: (u64, u64), calls: &[Call]) -> Vec<SpanWait> {
-        let wait = |Gap { from_ns, ready_ns, to_ns }: Gap| SpanWait {
+        let wait = |(Gap { from_ns, ready_ns, to_ns }, why): (Gap, &Text)| SpanWait {
             kind: WaitKind::Runtime,
             start_ns: from_ns,
             duration_ns: to_ns - from_ns,
             ready_ns: to_ns - ready_ns,
-            resource: if ready_ns == from_ns { READY } else { PARKED }.into(),
+            resource: match &**why {
+                READY => READY.into(),
+                "" => PARKED.into(),
+                why => format!("{PARKED}: {why}").into(),
+            },
             in_call: covered_ns(from_ns, to_ns, calls) * 10 >= (to_ns - from_ns) * 9,
             ..SpanWait::default()
         };
-        self.gaps(time).filter(|gap| gap.to_ns - gap.from_ns >= SHORTEST_NS).map(wait).collect()
+        self.gaps(time).filter(|(gap, _)| gap.to_ns - gap.from_ns >= SHORTEST_NS).map(wait).collect()
     }
 
-    /// Before the first turn that is known, the actor may have run.
-    fn gaps(&self, time: (u64, u64)) -> impl Iterator<Item = Gap> + '_ {
+    /// The times between turns, and why it was parked. Before the first turn that is known, the actor may have run.
+    fn gaps(&self, time: (u64, u64)) -> impl Iterator<Item = (Gap, &Text)> + '_ {
         self.turns.windows(2).filter_map(move |pair| {
             let (from_ns, to_ns) = clipped((pair[0].to_ns, pair[1].from_ns), time)?;
-            Some(Gap { from_ns, ready_ns: pair[1].ready_ns.clamp(from_ns, to_ns), to_ns })
+            let next = &pair[1];
+            let ready_ns = match (next.ready_ns, &*next.parked) {
+                (_, READY) => from_ns,
+                (0, _) => to_ns,
+                (ready_ns, _) => ready_ns.clamp(from_ns, to_ns),
+            };
+            Some((Gap { from_ns, ready_ns, to_ns }, &next.parked))
         })
     }
 }
@@ -164,7 +179,7 @@ struct Gap {
 
 /// Whether a wait is the time between two turns. What of it the actor was ready, no thread was.
 pub(super) fn is_between_turns(wait: &SpanWait) -> bool {
-    wait.kind == WaitKind::Runtime && (wait.resource == PARKED || wait.resource == READY)
+    wait.kind == WaitKind::Runtime && (wait.resource.starts_with(PARKED) || wait.resource == READY)
 }
 
 fn clipped((from_ns, to_ns): (u64, u64), time: (u64, u64)) -> Option<(u64, u64)> {
@@ -179,7 +194,7 @@ mod tests {
     use wirespan_model::ExchangeRange;
 
     fn turn(tid: u32, from_ns: u64, to_ns: u64) -> ActorTurn {
-        ActorTurn { tid, from_ns, to_ns, ready_ns: from_ns }
+        ActorTurn { tid, from_ns, to_ns, ..ActorTurn::default() }
     }
 
     fn waits(tid: u32, times: &[(u64, u64, u64)]) -> ThreadWaits {
@@ -213,7 +228,7 @@ mod tests {
     fn between_turns_an_actor_is_parked_and_then_ready() {
         const MS: u64 = 1_000_000;
         let mut runs = vec![turn(5, 0, MS), turn(5, 9 * MS, 10 * MS), turn(5, 12 * MS, 13 * MS)];
-        (runs[1].ready_ns, runs[2].ready_ns) = (7 * MS, 5 * MS);
+        (runs[1].ready_ns, runs[2].parked) = (7 * MS, READY.into());
         let turns = Turns { answered: 5, turns: runs };
         let span = wirespan_model::Span { start_ns: 4 * MS, end_ns: 8 * MS, ..wirespan_model::Span::default() };
         let calls = [Call::of(&span)];
@@ -223,6 +238,17 @@ mod tests {
         let told: Vec<_> = waits.iter().map(|w| (&*w.resource, w.duration_ns / MS, w.ready_ns / MS)).collect();
         assert_eq!(told, [(PARKED, 8, 2), (READY, 2, 2)]);
         assert!(waits.iter().all(is_between_turns));
+    }
+
+    #[test]
+    fn an_actor_says_why_it_was_parked() {
+        const US: u64 = 1_000;
+        let why =
+            |parked: &str, from_us| ActorTurn { parked: parked.into(), ..turn(5, from_us * US, (from_us + 5) * US) };
+        let turns = vec![why("chan send", 10), why("chan receive", 20), why(READY, 30), why("", 40)];
+        let waits = Turns { answered: 5, turns }.parked((12 * US, 50 * US), &[]);
+        let told: Vec<_> = waits.iter().map(|w| (w.start_ns / US, w.duration_ns / US, &*w.resource)).collect();
+        assert_eq!(told, [(15, 5, "parked: chan receive"), (25, 5, READY), (35, 5, PARKED)]);
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! What is usual for requests like one, and what is new in that one.
 
-use super::turns::READY;
 use super::words::Waited;
 use super::Parts;
 use serde::Serialize;
 use wirespan_model::attr::WAIT_REASON;
-use wirespan_model::wait::WaitKind;
+use wirespan_model::wait::{WaitKind, READY};
 use wirespan_model::Span;
 
 /// A part of at least this share of a span is followed or told.

@@ -3,6 +3,9 @@
 //! A wait belongs to the request for which its thread acted then: from a message of the request until the next message
 //! of the thread. If another thread moves that one, the request passed to it when the first one woke it.
 
+mod who;
+
+use super::acting::Acting;
 use super::breakdown::{covered_ns, Call, Piece};
 use super::marks::Point;
 use super::parts::Parts;
@@ -10,10 +13,8 @@ use super::runtime::stopped_for;
 use super::served::Served;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use wirespan_model::stack::{NamedLater, Stack};
-use wirespan_model::wait::{
-    Holder, SpanSample, SpanWait, SpanWaits, ThreadSample, ThreadWait, ThreadWaits, WaitKind, Waker,
-};
+use wirespan_model::stack::Stack;
+use wirespan_model::wait::{SpanSample, SpanWait, SpanWaits, ThreadSample, ThreadWait, ThreadWaits, WaitKind, Waker};
 use wirespan_model::Text;
 
 /// Most waits that are kept, of all threads together; beyond it the older half goes.
@@ -196,14 +197,21 @@ impl Threads {
     }
 
     /// The waits of these stretches of a request with these calls and those of its actor without a thread (`parked`),
-    /// and whether all stacks have names by now.
-    pub(super) fn of(&self, stretches: &[Stretch], calls: &[Call], parked: Vec<SpanWait>) -> (SpanWaits, bool) {
+    /// and whether all is told by now: the names of stacks, and for what other threads acted.
+    pub(super) fn of(
+        &self,
+        stretches: &[Stretch],
+        calls: &[Call],
+        parked: Vec<SpanWait>,
+        acting: &dyn Acting,
+    ) -> (SpanWaits, bool) {
+        let mut is_named = true;
         let waits = stretches
             .iter()
             .flat_map(|s| self.within(s.tid, s.from_ns, s.to_ns).map(move |w| (s, w)))
-            .filter_map(|(s, w)| Some((self.span_wait(s, w, calls)?, w.stack.as_ref())));
+            .filter_map(|(s, w)| Some((self.span_wait(s, w, calls)?, Some(w))));
         let waits = waits.chain(parked.into_iter().map(|wait| (wait, None)));
-        let mut waits: Vec<(SpanWait, Option<&NamedLater>)> = waits.collect();
+        let mut waits: Vec<(SpanWait, Option<&ThreadWait>)> = waits.collect();
         let woken = waits.iter().filter(|(w, _)| w.duration_ns > w.ready_ns);
         let woken = woken.fold((0, 0), |(times, ns), (w, _)| (times + 1, ns + w.ready_ns));
         let left_out = waits.len().saturating_sub(MOST_OF_SPAN);
@@ -212,9 +220,11 @@ impl Threads {
         waits.sort_by_key(|(w, _)| w.start_ns);
         let mut told = SpanWaits { left_out_ns, woken, ..SpanWaits::default() };
         told.left_out = u32::try_from(left_out).unwrap_or(u32::MAX);
-        let mut is_named = true;
-        for (mut wait, stack) in waits {
-            if let Some(later) = stack {
+        for (mut wait, of_thread) in waits {
+            if let Some(w) = of_thread {
+                is_named &= self.tell_spans(&mut wait, w, acting);
+            }
+            if let Some(later) = of_thread.and_then(|w| w.stack.as_ref()) {
                 let stack = later.get().filter(|stack| !stack.is_empty());
                 is_named &= later.get().is_some();
                 wait.stack = stack.map(|stack| place_of(&mut told.stacks, stack));
@@ -300,6 +310,8 @@ impl Threads {
         let start_ns = if blocked_ns > 0 { blocked.0 } else { ready.0 };
         let thread = self.threads.get(&s.tid).map(|t| t.name.clone()).unwrap_or_default();
         let wait = SpanWait { start_ns, duration_ns: blocked_ns + ready_ns, ready_ns, thread, ..SpanWait::default() };
+        let ran_by = if ready_ns > 0 { self.name(&w.ran) } else { Text::default() };
+        let wait = SpanWait { ran_by, ..wait };
         if blocked_ns == 0 {
             let kind = if w.woken_ns == w.stopped_ns { w.kind } else { WaitKind::RunQueue };
             return Some(SpanWait { kind, ..wait });
@@ -318,68 +330,6 @@ impl Threads {
             in_call: own_call || covered_ns(blocked.0, blocked.1, calls) * 10 >= blocked_ns * 9,
             ..wait
         })
-    }
-
-    fn name(&self, waker: &Waker) -> Text {
-        match waker {
-            Waker::Unknown => Text::default(),
-            Waker::Another => "another process".into(),
-            Waker::Kernel => "the kernel".into(),
-            Waker::Network => "network".into(),
-            Waker::Disk => "disk".into(),
-            Waker::Timer => "timer".into(),
-            Waker::Thread { service, .. } if !service.is_empty() => format!("service {service}").into(),
-            Waker::Thread { tid, name, .. } if name.is_empty() => format!("thread {tid}").into(),
-            Waker::Thread { name, .. } => format!("thread {name}").into(),
-        }
-    }
-
-    /// The longest of those waits of a thread on which it spent most of this time, and how long all of them took;
-    /// `None` if it ran for more than half of the time, or that is not known.
-    fn mostly(&self, tid: u32, from_ns: u64, to_ns: u64) -> Option<(&ThreadWait, u64)> {
-        let overlap = |w: &ThreadWait| {
-            let ran_ns = if w.ran_ns == 0 { to_ns } else { w.ran_ns };
-            ran_ns.min(to_ns).saturating_sub(w.stopped_ns.max(from_ns))
-        };
-        let mut alike: FxHashMap<_, (&ThreadWait, u64)> = FxHashMap::default();
-        let mut all_ns = 0;
-        for w in self.within(tid, from_ns, to_ns) {
-            let (longest, sum) = alike.entry((w.kind, w.syscall, &w.resource)).or_insert((w, 0));
-            *sum += overlap(w);
-            all_ns += overlap(w);
-            if overlap(w) > overlap(longest) {
-                *longest = w;
-            }
-        }
-        alike.into_values().max_by_key(|(_, sum)| *sum).filter(|_| all_ns * 2 >= to_ns - from_ns)
-    }
-
-    /// The thread that ended a wait, what it did meanwhile, and who kept that thread waiting in turn.
-    fn holders(&self, waker: &Waker, waiter: u32, during: (u64, u64)) -> Vec<Holder> {
-        let (mut waker, (mut from_ns, mut to_ns)) = (waker, during);
-        let mut seen = vec![waiter];
-        let mut holders = Vec::new();
-        while let Waker::Thread { tid, .. } = waker {
-            if seen.contains(tid) || holders.len() == DEEPEST {
-                break;
-            }
-            seen.push(*tid);
-            let who = self.name(waker);
-            let Some((w, ns)) = self.mostly(*tid, from_ns, to_ns) else {
-                // It ran, if its waits are known.
-                let known = self.threads.contains_key(tid);
-                holders.push(Holder { who, duration_ns: if known { to_ns - from_ns } else { 0 }, ..Holder::default() });
-                break;
-            };
-            let (syscall, resource) = (w.syscall.into(), w.resource.clone());
-            holders.push(Holder { who, kind: Some(w.kind), syscall, resource, duration_ns: ns });
-            (from_ns, to_ns) = (from_ns.max(w.stopped_ns), to_ns.min(w.woken_ns.max(w.stopped_ns)));
-            if from_ns >= to_ns {
-                break;
-            }
-            waker = &w.waker;
-        }
-        holders
     }
 }
 

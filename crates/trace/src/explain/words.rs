@@ -1,12 +1,12 @@
 //! Waits in words.
 
 use super::runtime::INTERPRETER_LOCK;
-use super::turns::{PARKED, READY};
+use super::turns::PARKED;
 use crate::tree::duration;
 use serde::Serialize;
 use std::fmt::Write as _;
 use wirespan_model::stack::{Frame, Stack};
-use wirespan_model::wait::{Holder, SpanWait, SpanWaits, WaitKind};
+use wirespan_model::wait::{Holder, SpanWait, SpanWaits, WaitKind, READY};
 use wirespan_model::{plain, Span, Text};
 
 /// Waits of a span that are alike.
@@ -24,6 +24,15 @@ pub struct Waited {
     pub resource: Text,
     /// What ended the longest of them.
     pub woken_by: Text,
+    /// The span for which that thread acted; empty if that is not known.
+    #[serde(skip_serializing_if = "Text::is_empty")]
+    pub woken_for: Text,
+    /// What ran while the thread was ready, in the longest of them.
+    #[serde(skip_serializing_if = "Text::is_empty")]
+    pub ran_by: Text,
+    /// The span for which it ran.
+    #[serde(skip_serializing_if = "Text::is_empty")]
+    pub ran_for: Text,
     /// Who held the lock of the longest of them, and on whom that thread waited in turn.
     pub held_by: Vec<Holder>,
     /// Calls of the request were under way.
@@ -48,8 +57,9 @@ impl Waited {
                     group.times += 1;
                     group.duration_ns += w.duration_ns;
                     if w.duration_ns > *longest {
-                        (*longest, group.woken_by, group.held_by) = (w.duration_ns, w.woken_by, w.held_by);
-                        group.stack = stack;
+                        *longest = w.duration_ns;
+                        *group =
+                            Waited { stack, times: group.times, duration_ns: group.duration_ns, ..Waited::from(w) };
                     }
                 }
                 None => {
@@ -94,7 +104,10 @@ impl Waited {
 
     /// Who kept it waiting, or what woke it.
     fn ended_by(&self) -> String {
-        let holders = holders(&self.held_by);
+        if self.kind == WaitKind::RunQueue && !self.ran_by.is_empty() {
+            return format!(": {} ran{}", plain::line(&self.ran_by), acts_for(&self.ran_for));
+        }
+        let holders = holders(&self.held_by, &acts_for(&self.woken_for));
         if !holders.is_empty() {
             let by = match self.kind {
                 WaitKind::Lock => " held by ",
@@ -104,7 +117,7 @@ impl Waited {
             };
             format!("{by}{holders}")
         } else if !self.woken_by.is_empty() && self.woken_by != "timer" {
-            format!(", woken by {}", plain::line(&self.woken_by))
+            format!(", woken by {}{}", plain::line(&self.woken_by), acts_for(&self.woken_for))
         } else {
             String::new()
         }
@@ -131,16 +144,43 @@ pub(super) fn telling(stack: &Stack, most: usize) -> impl Iterator<Item = &Frame
 
 impl From<SpanWait> for Waited {
     fn from(w: SpanWait) -> Self {
-        let SpanWait { kind, duration_ns, syscall, resource, woken_by, held_by, in_call, .. } = w;
-        Waited { kind, times: 1, duration_ns, syscall, resource, woken_by, held_by, in_call, stack: Stack::default() }
+        let SpanWait { kind, duration_ns, syscall, resource, woken_by, woken_for, ran_by, ran_for, held_by, .. } = w;
+        let (times, in_call, stack) = (1, w.in_call, Stack::default());
+        Waited {
+            kind,
+            times,
+            duration_ns,
+            syscall,
+            resource,
+            woken_by,
+            woken_for,
+            ran_by,
+            ran_for,
+            held_by,
+            in_call,
+            stack,
+        }
     }
 }
 
-/// A chain of holders: `thread b, which waited for a lock held by thread c, which slept for 80.0ms`.
-fn holders(chain: &[Holder]) -> String {
+/// For which request a thread acted: ` (for span 00f067aa0ba902b7)`.
+fn acts_for(span: &str) -> String {
+    if span.is_empty() {
+        String::new()
+    } else {
+        format!(" (for span {span})")
+    }
+}
+
+/// A chain of holders: `thread b, which waited for a lock held by thread c, which slept for 80.0ms`. `first_for`: for
+/// which request the first one acted.
+fn holders(chain: &[Holder], first_for: &str) -> String {
     let mut text = String::new();
     for (at, holder) in chain.iter().enumerate() {
         text.push_str(&plain::line(&holder.who));
+        if at == 0 {
+            text.push_str(first_for);
+        }
         let last = at + 1 == chain.len();
         match holder.kind {
             None if holder.duration_ns > 0 => text.push_str(", which ran"),
@@ -198,7 +238,10 @@ fn phrase(kind: WaitKind, syscall: &str, resource: &str) -> String {
         WaitKind::Runtime if resource == PARKED => {
             "was parked by its runtime, for a lock, a channel, a timer or a connection".into()
         }
-        WaitKind::Runtime if resource == READY => "was ready, and its runtime ran others".into(),
+        WaitKind::Runtime if resource == READY => "was ready, and its runtime did not run it".into(),
+        WaitKind::Runtime if resource.starts_with(PARKED) => {
+            format!("was parked by its runtime ({})", resource.trim_start_matches(PARKED).trim_start_matches(": "))
+        }
         WaitKind::Runtime if resource == INTERPRETER_LOCK => "waited for the interpreter lock".into(),
         WaitKind::Runtime => format!("was stopped by its runtime for a {resource} (safepoint)"),
         WaitKind::Other if syscall.is_empty() => "waited in the kernel".into(),
@@ -229,6 +272,19 @@ mod tests {
             left_out: 0,
             ..SpanWaits::default()
         };
+        let queue = |ran_by: &str, ran_for: &str| {
+            let wait = SpanWait { kind: WaitKind::RunQueue, ran_by: ran_by.into(), ..SpanWait::default() };
+            Waited::from(SpanWait { ran_for: ran_for.into(), ..wait }).text()
+        };
+        assert_eq!(queue("", ""), "was ready and got no processor");
+        assert_eq!(queue("service shop", "0a"), "was ready and got no processor: service shop ran (for span 0a)");
+        let woken = SpanWait { woken_by: "thread b".into(), woken_for: "0a".into(), ..lock(5, vec![]) };
+        assert_eq!(Waited::from(woken.clone()).text(), "waited for a lock, woken by thread b (for span 0a)");
+        let held_by = vec![held("thread b", Some(WaitKind::Sleep))];
+        let text = Waited::from(SpanWait { held_by, ..woken }).text();
+        assert_eq!(text, "waited for a lock held by thread b (for span 0a), which slept for 80.0ms");
+        let parked = |resource: &str| phrase(WaitKind::Runtime, "", resource);
+        assert_eq!(parked("parked: sync.Mutex.Lock"), "was parked by its runtime (sync.Mutex.Lock)");
         let span = Span { attrs: vec![waits.attribute()], ..Span::default() };
         let told: Vec<_> = Waited::of(&span).unwrap().iter().map(|w| (w.duration_ns, w.text())).collect();
         let lock = "waited for a lock held by thread b, which waited for a lock for 80.0ms, held by thread c, which \

@@ -39,6 +39,15 @@ pub struct WaitView {
     pub in_call: bool,
     /// What it waited for, what woke it, and who held it up: `waited for a lock held by thread b, which …`.
     pub words: String,
+    /// Id of the span for which the thread acted that ended the wait; absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub woken_by_span: Option<String>,
+    /// What ran while the thread was ready: `thread b`, `service shop`, `another process`; absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_by: Option<String>,
+    /// Id of the span for which it ran; absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_by_span: Option<String>,
     /// In which code of the program it waited, innermost function first; empty if that is not known.
     pub stack: Vec<String>,
     /// What the kernel did then, innermost function first.
@@ -62,7 +71,11 @@ impl WaitView {
     fn of(span: &Span, stack: Option<&Stack>, wait: SpanWait) -> Self {
         let told =
             |frames: fn(&Stack) -> &[Frame]| stack.map_or(&[][..], frames).iter().map(Frame::to_string).collect();
+        let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         WaitView {
+            woken_by_span: known(&wait.woken_for),
+            ran_by: known(&wait.ran_by),
+            ran_by_span: known(&wait.ran_for),
             stack: told(|stack| &stack.user),
             kernel_stack: told(|stack| &stack.kernel),
             kind: wait.kind.as_str(),

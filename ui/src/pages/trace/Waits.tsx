@@ -2,6 +2,8 @@ import { useState } from "react";
 import type { SpanWait, SpanWaits } from "../../api/types";
 import { formatDuration, ticks } from "../../domain/duration";
 import { kindLabel, lanes, longest, reasonWords } from "../../domain/waits";
+import { Link } from "../../routing/Link";
+import { href } from "../../routing/url";
 import css from "./Waits.module.css";
 
 interface Props {
@@ -87,10 +89,26 @@ function Told({ wait }: { wait: SpanWait }) {
           {kindLabel(wait.kind)}, from {formatDuration(wait.offset_ns)} on
           {wait.in_call && ", in a call of the request"}
           {wait.ready_ns > 0 && wait.kind !== "run-queue" && `, then ${formatDuration(wait.ready_ns)} ready`}
+          {wait.kind !== "run-queue" && wait.ran_by && `, while ${wait.ran_by} ran`}
+          <Other id={wait.woken_by_span} words="the request that ended it" />
+          <Other id={wait.ran_by_span} words="the request that ran" />
         </small>
         <Stack of={wait} />
       </span>
     </li>
+  );
+}
+
+/** Leads to the span of another request. */
+function Other({ id, words }: { id?: string | null; words: string }) {
+  if (!id) {
+    return null;
+  }
+  return (
+    <>
+      {", "}
+      <Link href={href(`/trace/${id}`, new URLSearchParams({ span: id }))}>{words}</Link>
+    </>
   );
 }
 

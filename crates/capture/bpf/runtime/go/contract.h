@@ -11,14 +11,19 @@ struct go_facts {
 	__u8 births;  /* the start of goroutines is probed */
 	__u8 recvq;   /* in runtime.hchan: the goroutines that wait for a value */
 	__u8 reader;  /* in runtime.pollDesc: who waits to read; behind it, who waits to write */
-	__u8 readies; /* all that makes goroutines ready is probed, while waits are asked for */
-	__u8 pad[6];
+	__u8 pad;
 };
 
 /* Cookies of the probes of Go's scheduler. */
 enum go_turn { GO_READY = 1, GO_POLLED = 2, GO_EXECUTE = 3 };
 
 #define GO_POLL_STATES 2 /* who waits in a runtime.pollDesc: nobody, pdReady, pdWait, or else an address */
+
+/*
+ * Where a goroutine is parked, and the runtime's own texts of why, by number: bytes of each, with zeros behind. The
+ * place is the address and the size of runtime.gopark, 8 bytes each.
+ */
+enum go_reason_size { GO_REASONS = 64, GO_REASON_NAME = 32, GO_REASON_PLACE = 16 };
 
 /* Cookies of the probes of Go's HTTP and gRPC libraries: src/runtime/go/http.rs. */
 enum go_point {
@@ -34,6 +39,6 @@ enum go_point {
 	GO_RPC_HEADERS = 8, /* clientHeaderHandler(l *loopyWriter, item *clientHeaders), since 1.85 at most */
 };
 
-_Static_assert(sizeof(struct go_facts) == 16, "contract");
+_Static_assert(sizeof(struct go_facts) == 10, "contract");
 
 #endif

@@ -29,6 +29,23 @@ struct {
 	__type(value, struct go_facts);
 } go_facts SEC(".maps");
 
+struct go_reasons {
+	__u64 park; /* address of runtime.gopark in the process */
+	__u64 park_size;
+	__u8 names[GO_REASONS * GO_REASON_NAME]; /* for user space */
+};
+
+_Static_assert(sizeof(struct go_reasons) == GO_REASON_PLACE + GO_REASONS * GO_REASON_NAME, "contract");
+
+/* By thread group. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct go_reasons);
+} go_reasons SEC(".maps");
+
 /* A thread of a Go program keeps a copy. */
 struct go_thread {
 	struct go_facts facts;

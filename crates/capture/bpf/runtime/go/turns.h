@@ -27,6 +27,31 @@ static __always_inline void go_polled(const struct go_facts *go, __u64 at, __u32
 		go_is_due(go, g, pid);
 }
 
+#define GO_G_PC 64     /* in runtime.g: where the goroutine goes on (sched.pc) */
+#define GO_G_REASON 24 /* in runtime.g, behind its id: waitreason; the same from Go 1.17 to 1.26 */
+
+/*
+ * Why the goroutine that goes on had stopped. If it was parked, it goes on within runtime.gopark, which has left the
+ * reason. Otherwise its runtime has interrupted it, or let it wait after a system call, and the reason is an old one.
+ */
+static __always_inline __u16 go_parked(struct task_struct *task, const struct go_facts *go, __u64 g)
+{
+	__u32 pid = task->tgid;
+	struct go_reasons *reasons = bpf_map_lookup_elem(&go_reasons, &pid);
+	__u8 reason = WS_PARK_UNKNOWN;
+	__u64 at;
+
+	if (!reasons)
+		return WS_PARK_UNKNOWN;
+	at = user_word(g + GO_G_PC);
+	if (!at)
+		return WS_PARK_UNKNOWN;
+	if (at - reasons->park >= reasons->park_size)
+		return WS_PARK_READY;
+	bpf_probe_read_user(&reason, sizeof(reason), (void *)(g + go->goid + GO_G_REASON));
+	return reason;
+}
+
 /*
  * At the entry of runtime.execute, on the scheduler's stack: the argument is the goroutine that this thread will run.
  * The runtime keeps it in runtime.m as long as the thread runs it, also in system calls. The argument of runtime.ready
@@ -58,7 +83,7 @@ int WS_UPROBE(go_turns)
 		id = user_word(WS_GO_ARG1(ctx) + go->goid);
 		m = user_word(WS_GO_G(ctx) + GO_G_M);
 		if (id && m)
-			turn_begins(task, id, m + go->curg, go->readies);
+			turn_begins(task, id, m + go->curg, go_parked(task, go, WS_GO_ARG1(ctx)));
 		break;
 	}
 	return 0;

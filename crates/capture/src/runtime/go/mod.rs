@@ -5,6 +5,9 @@
 //! version that the table does not have, goroutines are not followed: its threads are taken for the actors.
 
 mod http;
+mod reasons;
+
+pub(super) use reasons::Reasons;
 
 use super::{Learn, Process, Runtime};
 use crate::features::Program;
@@ -71,13 +74,12 @@ impl Runtime for Go {
         &[FACTS]
     }
 
-    fn facts(&self, image: &Image<'_>, sets: &[ProbeSet]) -> Option<Learn> {
+    fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
         if !self.is_urgent(image) || !image.is_x86_64() {
             return None;
         }
         let layout = Layout::of(version(image)?)?;
-        let readies = sets.iter().any(|set| set.program == TURNS && set.probes.len() == SCHEDULER.len());
-        Some(Learn::runtime(WS_GOROUTINE, FACTS, move |process| facts(layout, readies, process)))
+        Some(Learn::runtime(WS_GOROUTINE, FACTS, move |process| facts(layout, process)))
     }
 
     /// Until the goroutines are followed, the threads are taken for the actors, which is wrong from the first request
@@ -120,19 +122,10 @@ impl Layout {
 }
 
 /// What the kernel programs must know of a process; `None` if goroutines are not followed.
-fn facts(layout: Layout, readies: bool, process: &Process<'_>) -> Option<GoFacts> {
-    let (births, readies) = ((process.is_probed)("go_birth").into(), readies.into());
+fn facts(layout: Layout, process: &Process<'_>) -> Option<GoFacts> {
+    let births = (process.is_probed)("go_birth").into();
     let Layout { goid, parent, curg, recvq, reader } = layout;
-    process.follows_actors.then_some(GoFacts {
-        goid,
-        parent,
-        curg,
-        births,
-        recvq,
-        reader,
-        readies,
-        ..GoFacts::default()
-    })
+    process.follows_actors.then_some(GoFacts { goid, parent, curg, births, recvq, reader, ..GoFacts::default() })
 }
 
 const BIRTH: &str = "runtime.newproc.func1";

@@ -6,6 +6,7 @@ use super::record;
 use super::samples::Samples;
 use super::stacks::Stacks;
 use super::turns::Turns;
+use super::who;
 use super::WaitOptions;
 use crate::boxes;
 use crate::clock::Clock;
@@ -20,7 +21,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 use wirespan_model::wait::{ThreadSample, ThreadWaits, Waker};
-use wirespan_model::{Direction, Event, ExchangeRange};
+use wirespan_model::{Direction, Event, ExchangeRange, Text};
 
 /// Longest chain of threads.
 const DEEPEST: u8 = 6;
@@ -178,9 +179,11 @@ impl Follower {
                 .ok_or(BadRecord { kind: WS_SAMPLE as u8, len: record.len() });
         }
         let Follower { paths, stacks, .. } = self;
+        let mut names: FxHashMap<u32, Text> = FxHashMap::default();
         let mut find = record::Find {
             sees_wakers: self.sees_wakers,
             path: &mut |pid, file| paths.find(pid, file),
+            thread: &mut |pid, tid| names.entry(tid).or_insert_with(|| who::thread_name(pid, tid)).clone(),
             stack: &mut |pid, number| stacks.find(pid, number),
         };
         let read = record::read(record, clock, &mut find);

@@ -13,6 +13,7 @@ mod samples;
 mod stacks;
 mod turns;
 mod unwind;
+mod who;
 
 pub(crate) use follow::Follower;
 

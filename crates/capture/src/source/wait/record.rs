@@ -2,23 +2,23 @@
 
 use super::calls::{find, About};
 use super::path::FilePath;
+use super::who::{ran, waker};
 use crate::clock::Clock;
 #[allow(clippy::wildcard_imports)] // the contract is this file's subject
 use crate::wire::contract::*;
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::Duration;
 use wirespan_model::stack::NamedLater;
 use wirespan_model::wait::{ThreadWait, ThreadWaits, WaitKind, Waker};
 use wirespan_model::{Endpoint, Text};
 
-const TYPE: u16 = 0o170_000;
+pub(super) const TYPE: u16 = 0o170_000;
 const SOCKET: u16 = 0o140_000;
-const FIFO: u16 = 0o010_000;
+pub(super) const FIFO: u16 = 0o010_000;
 const REGULAR: u16 = 0o100_000;
 const BLOCK: u16 = 0o060_000;
 const DIRECTORY: u16 = 0o040_000;
-const NO_TIMEOUT: u16 = 0xffff;
-const AF_UNIX: u16 = 1;
+pub(super) const NO_TIMEOUT: u16 = 0xffff;
+pub(super) const AF_UNIX: u16 = 1;
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
@@ -35,7 +35,7 @@ pub(crate) struct Read {
     pub(crate) actor: u64,
 }
 
-/// Stacks of shorter waits are not named.
+/// Stacks of shorter waits are not named, nor is told who ran for a shorter time.
 const SHORTEST_NS: u64 = 50_000;
 
 /// What a record refers to, each of a process.
@@ -44,6 +44,8 @@ pub(crate) struct Find<'a> {
     pub(crate) sees_wakers: bool,
     /// The path of a file.
     pub(crate) path: &'a mut dyn FnMut(u32, &FilePath<'_>) -> Text,
+    /// The name of a thread.
+    pub(crate) thread: &'a mut dyn FnMut(u32, u32) -> Text,
     /// The stack with a number.
     pub(crate) stack: &'a mut dyn FnMut(u32, u64) -> Option<NamedLater>,
 }
@@ -77,7 +79,7 @@ pub(crate) fn read(record: &[u8], clock: &Clock, find: &mut Find<'_>) -> Option<
     Some(Read { waits, depth, since_ns, time_ns, actor })
 }
 
-fn text(bytes: &[u8]) -> Text {
+pub(super) fn text(bytes: &[u8]) -> Text {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     Text::from_utf8_lossy(&bytes[..end])
 }
@@ -111,6 +113,8 @@ fn wait(pid: u32, w: &Wait, later: &[Wait], clock: &Clock, facts: &mut Find<'_>)
         _ => Text::default(),
     };
     let is_long = w.ran_ns == 0 || w.ran_ns - w.stopped_ns >= SHORTEST_NS;
+    let ready_ns = w.ran_ns.saturating_sub(woken_ns);
+    let ran = if ready_ns >= SHORTEST_NS && kind != WaitKind::CpuLimit { ran(pid, w, facts) } else { Waker::Unknown };
     let stack = if w.stack != 0 && is_long { (facts.stack)(pid, w.stack) } else { None };
     ThreadWait {
         stopped_ns: clock.to_unix(w.stopped_ns),
@@ -121,6 +125,7 @@ fn wait(pid: u32, w: &Wait, later: &[Wait], clock: &Clock, facts: &mut Find<'_>)
         resource,
         socket: if on_file && w.file & TYPE == SOCKET { w.about } else { 0 },
         waker,
+        ran,
         stack,
     }
 }
@@ -154,70 +159,6 @@ fn is_timeout(pid: u32, w: &Wait, later: &[Wait], kind: WaitKind, waker: &Waker)
     again.all(|next| is_ready(next) || self::waker(pid, next, kind) == Waker::Timer)
 }
 
-/// What ended a wait. An interrupt within a system call of some thread looks as if that thread had done it, so the call
-/// must be one that can end such a wait. If nobody was seen, it was no thread of a target: some machines do not run
-/// programs while a process of their own runs, or is interrupted.
-fn waker(pid: u32, w: &Wait, kind: WaitKind) -> Waker {
-    let thread = || Waker::Thread {
-        pid: w.waker_pid,
-        tid: w.waker_tid,
-        name: if w.waker_pid == pid { text(&w.comm) } else { Text::default() },
-        service: Text::default(),
-    };
-    let who = u32::from(w.waker);
-    let is_unseen = w.woken_ns == 0;
-    if is_unseen && w.ran_ns == 0 {
-        return Waker::Unknown;
-    }
-    let own = who == WS_WAKER_TARGET && w.waker_pid == pid;
-    let wakes = matches!(who, WS_WAKER_TARGET | WS_WAKER_OTHER) && may_end(kind, w, own);
-    let woken_ns = if is_unseen { w.ran_ns } else { w.woken_ns };
-    let past = Duration::from_nanos(woken_ns.saturating_sub(w.stopped_ns));
-    let is_over = w.timeout_ms != NO_TIMEOUT && past >= Duration::from_millis(u64::from(w.timeout_ms));
-    match kind {
-        _ if wakes && who == WS_WAKER_TARGET => thread(),
-        _ if wakes => Waker::Another,
-        WaitKind::Disk | WaitKind::PageFault => Waker::Disk,
-        WaitKind::Socket | WaitKind::Epoll if is_over => Waker::Timer,
-        WaitKind::Socket if is_unseen && w.family == AF_UNIX => Waker::Unknown,
-        WaitKind::Socket | WaitKind::Epoll => Waker::Network,
-        // Only a futex and a semaphore are waited for until a time comes. The thread that gave up another lock was in
-        // no system call: it had taken the lock of the memory for a page fault.
-        WaitKind::Lock if !may_time_out(w) => Waker::Unknown,
-        // No thread of the kernel ends a sleep or gives up a lock: the clock has interrupted it.
-        WaitKind::Sleep | WaitKind::Lock => Waker::Timer,
-        _ if is_unseen => Waker::Unknown,
-        // What closed it may have been about to end.
-        WaitKind::Pipe if w.file & TYPE == FIFO => Waker::Unknown,
-        WaitKind::Pipe if who != WS_WAKER_KERNEL => Waker::Timer,
-        _ => Waker::Kernel,
-    }
-}
-
-/// Whether a wait for a lock may end without the lock.
-fn may_time_out(w: &Wait) -> bool {
-    find(w.call).is_some_and(|(name, _)| name.starts_with("futex") || name == "semtimedop")
-}
-
-/// Whether the waker's system call can have ended the wait.
-fn may_end(kind: WaitKind, w: &Wait, own: bool) -> bool {
-    let (call, about) = find(w.waker_call).map_or(("", None), |(name, about)| (name, Some(about)));
-    let writes = matches!(call, "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "splice" | "sendfile");
-    let reads = matches!(call, "read" | "readv" | "recvfrom" | "recvmsg" | "recvmmsg");
-    let ends = matches!(call, "exit" | "exit_group" | "close" | "shutdown");
-    match kind {
-        WaitKind::Lock => call.starts_with("futex") || ends || about == Some(About::Only(WaitKind::Lock)),
-        // A thread may hold the lock of a file.
-        WaitKind::Disk => own && matches!(about, Some(About::File | About::OnlyFile(WaitKind::Disk))),
-        WaitKind::Socket => w.family == AF_UNIX && (writes || reads || ends || call == "connect"),
-        WaitKind::Pipe => writes || reads || ends || matches!(call, "dup2" | "dup3" | "execve" | "execveat"),
-        WaitKind::Epoll => own && (writes || ends),
-        WaitKind::Process => ends || call == "execve",
-        WaitKind::Other => true,
-        WaitKind::Sleep | WaitKind::PageFault | WaitKind::RunQueue | WaitKind::CpuLimit | WaitKind::Runtime => false,
-    }
-}
-
 fn peer(w: &Wait) -> Text {
     let address = || w.name.first_chunk::<16>().map(|a| IpAddr::V6(Ipv6Addr::from(*a)).to_canonical());
     match (w.family, address()) {
@@ -240,7 +181,8 @@ mod tests {
         let head = Waits { kind: WS_WAITS as u8, count: 1, pid: 7, tid: 8, time_ns: 1 << 40, ..Waits::default() };
         let record = [&head.to_bytes()[..], &w.to_bytes()].concat();
         let (path, stack) = (&mut |_, file: &FilePath<'_>| format!("/{}", file.name).into(), &mut |_, _| None);
-        let read = read(&record, &Clock::now(), &mut Find { sees_wakers, path, stack }).expect("it is whole");
+        let thread = &mut |_, tid| format!("t{tid}").into();
+        let read = read(&record, &Clock::now(), &mut Find { sees_wakers, path, thread, stack }).expect("it is whole");
         read.waits.waits.into_iter().next().expect("one wait")
     }
 
@@ -262,7 +204,7 @@ mod tests {
         assert_eq!(w(SOCKET | 0o777).kind, WaitKind::Socket);
         assert_eq!(w(REGULAR | 0o600).kind, WaitKind::Disk);
         assert_eq!(w(0o010_600).kind, WaitKind::Pipe);
-        let mut name = [0; 32];
+        let mut name = [0; WS_WAIT_NAME as usize];
         name[..3].copy_from_slice(b"log");
         let fsync = one(Wait { call: find_number("fsync"), fd: 3, file: REGULAR, name, ..waited() });
         assert_eq!((fsync.kind, &*fsync.resource, fsync.syscall), (WaitKind::Disk, "/log", "fsync"));
@@ -280,6 +222,23 @@ mod tests {
         let early = one(Wait { call, waker, woken_ns: w.stopped_ns, ..waited() });
         assert_eq!((early.kind, early.waker), (WaitKind::RunQueue, Waker::Unknown));
         assert_eq!(one(Wait { state: WS_WAIT_UNINTERRUPTIBLE as u8, ..w }).kind, WaitKind::PageFault);
+    }
+
+    #[test]
+    fn what_ran_while_a_thread_was_ready_is_named_if_it_is_a_target() {
+        const MS: u64 = 1_000_000;
+        let w = Wait { state: WS_WAIT_READY as u8, call: -1, woken_ns: 0, ran_ns: MS, ..waited() };
+        let of = |ran_pid, ran_tid| one(Wait { ran_pid, ran_tid, ..w }).ran;
+        let thread = |pid, tid, name: &str| Waker::Thread { pid, tid, name: name.into(), service: Text::default() };
+        assert_eq!((of(7, 9), of(99, 9)), (thread(7, 9, "t9"), thread(99, 9, "")));
+        assert_eq!(
+            [of(0, WS_RAN_OTHER), of(0, WS_RAN_KERNEL), of(0, 0)],
+            [Waker::Another, Waker::Kernel, Waker::Unknown]
+        );
+        assert_eq!(one(Wait { ran_tid: 9, limited_us: 1_000, ..w }).ran, Waker::Unknown, "its limit held it back");
+        assert_eq!(one(Wait { ran_tid: 9, ran_ns: 2_000, ..w }).ran, Waker::Unknown, "not worth a look-up");
+        let slept = Wait { woken_ns: 2_000, ran_ns: MS, call: find_number("futex"), ..waited() };
+        assert_eq!(one(Wait { ran_pid: 7, ran_tid: 9, ..slept }).ran, thread(7, 9, "t9"));
     }
 
     #[test]
@@ -363,7 +322,7 @@ mod tests {
         let record = [&head.to_bytes()[..], &Wait::default().to_bytes(), &torn.to_bytes(), &waited().to_bytes()];
         let record = record.concat();
         let (path, stack) = (&mut |_, _: &FilePath<'_>| Text::default(), &mut |_, _| None);
-        let mut find = Find { sees_wakers: true, path, stack };
+        let mut find = Find { sees_wakers: true, path, thread: &mut crate::source::wait::who::thread_name, stack };
         assert_eq!(read(&record, &Clock::now(), &mut find).expect("whole").waits.waits.len(), 1);
         assert!(read(&record[..20], &Clock::now(), &mut find).is_none());
     }

@@ -211,3 +211,26 @@ fn what_a_process_publishes_tells_the_request_of_two_that_are_under_way() {
     let out = told(&mut explainer, vec![], vec![], 9_000_000);
     assert_eq!(parts(&out, 13).1, "", "of which nothing was seen");
 }
+
+#[test]
+fn requests_that_follow_each_other_closely_are_told_apart_by_their_times() {
+    let mut explainer = explainer();
+    let request = |n: u64| {
+        let mut request = span(TapSide::ServerProcess, 5, n, n * 400, n * 400 + 350);
+        request.exchange = Some(wirespan_model::ExchangeRange { first: n, last: n });
+        request
+    };
+    // Of three requests of 350 µs, the span of the second one and two below it, one of which is quick; the clock of the
+    // program is 30 µs late, and the last request comes later.
+    let reports = vec![
+        sdk(10, 0, SpanKind::Server, 440, 760),
+        sdk(11, 10, SpanKind::Internal, 450, 600),
+        sdk(12, 10, SpanKind::Internal, 751, 759),
+    ];
+    let out = told(&mut explainer, vec![request(0)], reports, 30_000);
+    assert!(out.is_empty(), "the first one was not under way then: {out:?}");
+    let out = told(&mut explainer, vec![request(1), request(2)], vec![], 60_000);
+    assert_eq!([10, 11, 12].map(|id| parts(&out, id).1), ["process", "process", "process"]);
+    let of = |id: u64| explainer.request_of(&sdk(id, 10, SpanKind::Internal, 751, 759), Place { pid: 1, tid: 0 });
+    assert_eq!(of(12).map(|(request, _)| request.start_ns), Some(400 * US));
+}

@@ -1,5 +1,6 @@
 //! Waits of threads whose requests are known.
 
+use super::super::acting::Acts;
 use super::*;
 use wirespan_model::event::{ClockMark, Clocks};
 use wirespan_model::Span;
@@ -24,16 +25,25 @@ fn threads(all: &[(u32, &[ThreadWait])]) -> Threads {
     threads
 }
 
+/// Nothing is known of other threads.
+struct Nobody;
+
+impl Acting for Nobody {
+    fn of(&self, _: u32, _: u32, _: u64) -> Acts {
+        Acts::Unknown
+    }
+}
+
 fn mark(tid: u32, ms: u64) -> ClockMark {
     let clocks = Clocks { on_cpu_ns: 1, ..Clocks::default() };
-    ClockMark { pid: 1, tid, began_ns: ms * MS, time_ns: ms * MS, socket: 1, exchange: 1, clocks }
+    ClockMark { pid: 1, tid, began_ns: ms * MS, time_ns: ms * MS, socket: 1, exchange: 1, request: 1, clocks }
 }
 
 fn told(threads: &Threads, marks: &[ClockMark]) -> Vec<SpanWait> {
     let span = Span { start_ns: marks[0].time_ns, end_ns: marks.last().unwrap().time_ns, ..Span::default() };
     let next = |m: &ClockMark| marks.iter().find(|n| n.tid == m.tid && n.time_ns > m.time_ns);
     let points: Vec<_> = marks.iter().map(|mark| Point { before: None, mark, after: next(mark) }).collect();
-    threads.of(&threads.stretches(&Served::of(&span), &points), &[], Vec::new()).0.waits
+    threads.of(&threads.stretches(&Served::of(&span), &points), &[], Vec::new(), &Nobody).0.waits
 }
 
 #[test]
@@ -75,7 +85,7 @@ fn waits_are_cut_at_the_request_and_what_waits_for_it_is_left_out() {
     let span = Span { start_ns: 10 * MS, end_ns: 40 * MS, ..Span::default() };
     let (a, b) = (mark(1, 30), mark(1, 40));
     let points = [Point { before: None, mark: &a, after: Some(&b) }, Point { before: Some(&a), mark: &b, after: None }];
-    let waits = all.of(&all.stretches(&Served::of(&span), &points), &[], Vec::new()).0.waits;
+    let waits = all.of(&all.stretches(&Served::of(&span), &points), &[], Vec::new(), &Nobody).0.waits;
     assert_eq!(waits.len(), 1);
     assert_eq!((waits[0].kind, waits[0].duration_ns), (WaitKind::RunQueue, 5 * MS));
 }
