@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 mod kafka;
 
 pub use kafka::{
-    kafka_batches, kafka_commit, kafka_produced, kafka_records, Records, CREATE, KAFKA_BATCHES, KAFKA_CREATED, PROCESS,
+    kafka_batches, kafka_commits, kafka_produced, kafka_records, Records, CREATE, KAFKA_BATCHES, KAFKA_CREATED, PROCESS,
 };
 
 /// Transfer of messages between a client and a broker.

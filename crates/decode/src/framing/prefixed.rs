@@ -1,6 +1,6 @@
 //! Reads one side of a connection whose messages begin with their length, and whose messages may have holes.
 //!
-//! A frame is handed on once: when [`Framing::KEEP`] bytes of it (or all of it) are there, or when no more of it will
+//! A frame is handed on once: when [`Framing::keep`] bytes of it (or all of it) are there, or when no more of it will
 //! come. If bytes in the middle of a frame were not captured, the frame ends there, unless the protocol puts the frame
 //! together with the hole in it ([`Framing::bridges`]).
 //!
@@ -72,6 +72,10 @@ pub(crate) trait Framing {
     const GAP: &'static str;
     /// Bytes of a frame that are wanted.
     const KEEP: usize;
+    /// The same for the frame that begins so. No fewer than [`Self::KEEP`].
+    fn keep(&self, _side: Side, _bytes: &[u8]) -> usize {
+        Self::KEEP
+    }
     /// Whether a frame of this side goes on behind bytes in its middle that were not captured.
     fn bridges(&self, _side: Side) -> bool {
         false
@@ -138,7 +142,7 @@ impl Stream {
             return match framing.start(side, bytes, self.lost) {
                 Start::Frame(len) => {
                     self.lost = false;
-                    let want = at_most(len, F::KEEP);
+                    let want = at_most(len, framing.keep(side, bytes));
                     let Some(view) = bytes.get(..want) else {
                         self.buf.extend_from_slice(bytes);
                         return bytes.len();
@@ -159,7 +163,7 @@ impl Stream {
         }
         let before = self.buf.len();
         let wanted = match framing.start(side, &self.buf, self.lost) {
-            Start::Frame(len) => at_most(len.saturating_sub(missing(&self.holes)), F::KEEP),
+            Start::Frame(len) => at_most(len.saturating_sub(missing(&self.holes)), framing.keep(side, &self.buf)),
             _ => before.saturating_add(MAX_START),
         };
         let piece = bytes.get(..wanted.saturating_sub(before)).unwrap_or(bytes);
@@ -168,7 +172,7 @@ impl Stream {
         let taken = match framing.start(side, &buf, self.lost) {
             Start::Frame(len) => {
                 self.lost = false;
-                let want = at_most(len.saturating_sub(missing(&self.holes)), F::KEEP);
+                let want = at_most(len.saturating_sub(missing(&self.holes)), framing.keep(side, &buf));
                 match buf.get(..want) {
                     Some(view) => {
                         self.emit(side, view, len, framing, out);

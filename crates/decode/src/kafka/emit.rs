@@ -174,6 +174,10 @@ pub(super) fn request<'a>(message: &mut Message<'a>, head: &Head<'a>, facts: Fac
             if head.key == api::FETCH { "wirespan.kafka.fetch_offset" } else { "wirespan.kafka.committed_offset" };
         set(key, offset.into());
     }
+    if head.key == OFFSET_COMMIT && facts.parts().len() > 1 {
+        let all = list(head.key, &facts, &Remembered::default());
+        set("wirespan.kafka.partitions", AttrVal::Str(Cow::Owned(all)));
+    }
     if head.key == api::PRODUCE {
         if let Some(n) = facts.count() {
             set("messaging.batch.message_count", n.into());

@@ -25,9 +25,10 @@
 //! **How much of a call is needed**: all of *every* call. Java reads the four bytes of a length in a call of their own,
 //! so the first call of a run tells nothing. A produce and a fetch hold many batches of several partitions. The head of
 //! a batch (61 bytes, with offsets and count) stands behind the records of the batch before. Without a batch's head it
-//! is not known which records the batch has. The parser looks at [`Framing::KEEP`](crate::framing::prefixed) bytes of a
-//! frame. Records that the broker sends with `sendfile` have no bytes to copy; their lengths are known from the
-//! response's head.
+//! is not known which records the batch has. The parser looks at 64 KiB of a frame, and at 1 MiB more of an answer to a
+//! fetch ([`Framing::keep`](crate::framing::prefixed)): a consumer that is behind gets 1 MiB of a partition. What is
+//! still longer is counted. Records that the broker sends with `sendfile` have no bytes to copy; their lengths are
+//! known from the response's head.
 //!
 //! **If not all records of a fetch were captured**, and the fetch brought less than was asked for, then it brought all
 //! records that there were: its last record is the one before the high watermark (with `read_committed`, before the
@@ -62,6 +63,8 @@ pub mod reason {
     pub const GAP: &str = "kafka_gap";
     /// More unanswered requests than are remembered.
     pub const TOO_MANY_OUTSTANDING: &str = "kafka_too_many_outstanding";
+    /// A fetch brought more than is looked at: its last records were not seen.
+    pub const RECORDS_CUT: &str = "kafka_records_cut";
 }
 
 /// Kafka.

@@ -17,6 +17,9 @@ use wirespan_model::{Item, Kind, Message, Side};
 pub const MAX_OUTSTANDING: usize = 1024;
 /// Bytes of a frame that are kept until it is read: the heads of its batches stand among the records.
 const KEEP: usize = 64 * 1024;
+/// The same of an answer to a fetch. By default a consumer asks for at most 1 MiB of a partition, and gets as much when
+/// it is behind.
+const KEEP_FETCHED: usize = KEEP + 1024 * 1024;
 /// Longest SASL token that passes by without a header.
 const MAX_TOKEN: u64 = 1 << 20;
 
@@ -45,6 +48,16 @@ impl Framing for Session {
     const BAD: &'static str = reason::BAD_FRAME;
     const GAP: &'static str = reason::GAP;
     const KEEP: usize = KEEP;
+
+    fn keep(&self, side: Side, bytes: &[u8]) -> usize {
+        let id = bytes.get(4..8).and_then(|b| b.first_chunk::<4>()).filter(|_| side == Side::Server);
+        let is_fetch = id.and_then(|id| self.asked_by(*id)).is_some_and(|asked| asked.key == api::FETCH);
+        if is_fetch {
+            KEEP_FETCHED
+        } else {
+            KEEP
+        }
+    }
 
     /// Records that a broker sends without copying them stand between the heads of partitions.
     fn bridges(&self, side: Side) -> bool {
@@ -110,7 +123,11 @@ impl Session {
     }
 
     fn was_asked(&self, correlation: [u8; 4]) -> bool {
-        self.asked.iter().any(|a| a.correlation == i32::from_be_bytes(correlation))
+        self.asked_by(correlation).is_some()
+    }
+
+    fn asked_by(&self, correlation: [u8; 4]) -> Option<&Asked> {
+        self.asked.iter().find(|a| a.correlation == i32::from_be_bytes(correlation))
     }
 
     fn leads_to_known(&self, bytes: &[u8], len: u64) -> bool {
@@ -187,6 +204,9 @@ impl Session {
                 self.raw_sasl = true;
             }
             facts.len = frame.len;
+            if asked.key == api::FETCH && frame.rest() > 0 && frame.bytes.len() >= KEEP_FETCHED {
+                out(Item::Malformed { side: frame.side, reason: reason::RECORDS_CUT });
+            }
             emit::response(&mut message, asked.key, facts, &asked.remembered, read.is_err());
         }
         out(Item::Message(&message));

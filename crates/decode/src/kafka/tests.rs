@@ -216,6 +216,12 @@ fn groups_and_commits_are_named() {
     }
     assert!(said[1].contains("status=25 ClientError error=\"UNKNOWN_MEMBER_ID\""), "{}", said[1]);
     assert!(!said.concat().contains(SECRET));
+    let part = |w: bytes::W, index: i32, offset: i64| w.i32(index).i64(offset).i32(-1).uv(0).i8(0);
+    let orders = part(part(w().cstr("orders").uv(3), 0, 7), 1, 9).i8(0);
+    let bills = part(w().cstr("bills").uv(2), 0, 11).i8(0);
+    let all = w().cstr("g1").i32(3).cstr("me").uv(0).uv(3).raw(orders.0).raw(bills.0).i8(0);
+    let said = say(&[c(ask(8, 8, 2, true, all))]);
+    assert!(said[0].contains("wirespan.kafka.partitions=orders/0:7- orders/1:9- bills/0:11-"), "{}", said[0]);
     let find = say(&[c(ask(10, 4, 2, true, w().i8(0).uv(2).cstr("g2").i8(0)))]);
     assert!(find[0].contains("FindCoordinator g2"), "{find:?}");
 }

@@ -112,11 +112,17 @@ fn kafka_place(span: &Span) -> Option<(&str, &str)> {
     Some((topic, span.text("messaging.destination.partition.id")?))
 }
 
-/// Place, as in [`MessageRange`], and offset up to which a consumer of Kafka says that it has received messages.
-pub fn kafka_commit(span: &Span) -> Option<(u64, u64)> {
+/// Places, as in [`MessageRange`], each with the offset up to which a consumer of Kafka says that it has received
+/// messages. One commit is for all partitions on which the consumer has worked since the last one.
+pub fn kafka_commits(span: &Span) -> SmallVec<[(u64, u64); 1]> {
     if span.protocol != "kafka" || span.operation != "OffsetCommit" || span.tap != TapSide::ClientProcess {
-        return None;
+        return SmallVec::new();
     }
-    let ((topic, partition), first) = kafka_place(span).zip(number(span, "wirespan.kafka.committed_offset"))?;
-    Some((Records { topic, partition, first, last: first }.place(), first))
+    let listed = kafka_records(span);
+    if !listed.is_empty() {
+        return listed.iter().map(|part| (part.place(), part.first)).collect();
+    }
+    let one = kafka_place(span).zip(number(span, "wirespan.kafka.committed_offset"));
+    let place = |((topic, partition), first)| (Records { topic, partition, first, last: first }.place(), first);
+    one.map(place).into_iter().collect()
 }

@@ -149,9 +149,11 @@ impl Solver {
 
     /// Takes a span; it goes to `sink` now, unless it waits for its cause.
     pub fn push(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
-        let process = || self.processes.get(&(span.host_id, span.pid));
-        let serves = self.config.enabled && may_be_gathered(&span) && process().is_some_and(|p| p.batches.serve());
-        let records = if serves { self.gathered.split(&mut span) } else { None };
+        let may_serve = self.config.enabled
+            && span.pid != 0
+            && may_be_gathered(&span)
+            && self.processes.entry((span.host_id, span.pid)).or_default().may_serve(&span);
+        let records = if may_serve { self.gathered.split(&mut span) } else { None };
         let Some(records) = records else { return self.take(span, sink) };
         let mut gathered = std::mem::take(&mut self.gathered);
         records.into_iter().for_each(|record| self.take(record, &mut |record| gathered.give(record, sink)));

@@ -41,6 +41,10 @@ const LEAST_WAIT_NS: u64 = 1_500_000_000;
 /// Most requests that are kept until a cause is uncertain.
 const MAX_EARLIER: usize = 256;
 
+/// Produces before the first answer that may be for requests: a producer sends what its first requests give it before
+/// any of them is answered.
+const EARLY_PRODUCES: u32 = 16;
+
 /// Confidence that a call was made for the request that the kernel guesses, if no other one was open: 240 of 240 were,
 /// of Fiber, PHP-FPM and Puma. Most of those calls came after their request's answer.
 const ALONE: f64 = 0.95;
@@ -81,6 +85,8 @@ pub(super) struct Process {
     pub(super) deliveries: Deliveries,
     pub(super) records: Records,
     pub(super) batches: Batches,
+    /// Produces before the first answer.
+    early: u32,
     signatures: Signatures,
     /// Whether each thread may act for the requests that it reads; gone once that is decided.
     threads: Option<Threads>,
@@ -116,6 +122,7 @@ impl Default for Process {
             deliveries: Deliveries::default(),
             records: Records::default(),
             batches: Batches::default(),
+            early: 0,
             signatures: Signatures::default(),
             threads: Some(Threads::default()),
             last_ns: 0,
@@ -141,6 +148,16 @@ impl Process {
         self.sharing.add_answer(span);
         self.workers.add_request(span, signature);
         self.lives.add(span);
+    }
+
+    /// Whether a produce that may have been gathered may be for requests. A consumer of records serves nobody until it
+    /// has answered.
+    pub(super) fn may_serve(&mut self, produce: &Span) -> bool {
+        if self.batches.serve() {
+            return true;
+        }
+        self.early = self.early.saturating_add(1);
+        self.early <= EARLY_PRODUCES && produce.cause_evidence.is_some() && !self.records.are_fetched()
     }
 
     /// Follows a request on the timeline.

@@ -8,7 +8,7 @@
 
 mod turns;
 
-use self::turns::Turns;
+use self::turns::{Moved, Turns};
 use super::align::{evidence, Align, Call, Mark, Unit};
 use super::calibration::SUREST;
 use super::signature::Signatures;
@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wirespan_model::attr::Value;
-use wirespan_model::broker::{asks_for_messages, kafka_batches, kafka_commit, kafka_records};
+use wirespan_model::broker::{asks_for_messages, kafka_batches, kafka_commits, kafka_records};
 use wirespan_model::broker::{Records as Fetched, KAFKA_BATCHES, PROCESS};
 use wirespan_model::event::{by_message, exchange_socket};
 use wirespan_model::key::hash64;
@@ -77,16 +77,24 @@ pub(super) struct Records {
 impl Records {
     /// Takes what a consumer's own spans tell: a fetch that brought records, or a commit.
     pub(super) fn add(&mut self, span: &Arc<Span>) {
-        if let Some((place, number)) = kafka_commit(span) {
-            if !self.sockets.is_empty() {
-                self.align.add_mark(Mark { at_ns: span.start_ns, place, number });
-                let known = self.places.get(&place);
-                let class = known.map_or(0, |(class, _)| *class);
-                self.turns.commit(span.start_ns, place, number, known.map(|(_, first)| *first), class);
+        let commits = kafka_commits(span);
+        if !commits.is_empty() {
+            if self.sockets.is_empty() {
+                return;
             }
+            let moved: Vec<Moved> = commits.iter().map(|(place, next)| self.moved(*place, *next)).collect();
+            for Moved { place, next, .. } in &moved {
+                self.align.add_mark(Mark { at_ns: span.start_ns, place: *place, number: *next });
+            }
+            self.turns.commit(span.start_ns, &moved);
         } else if span.protocol == "kafka" && asks_for_messages(span) && span.status == Status::Ok {
             self.fetched(span);
         }
+    }
+
+    fn moved(&self, place: u64, next: u64) -> Moved {
+        let known = self.places.get(&place);
+        Moved { place, next, first: known.map(|(_, first)| *first), topic: known.map_or(0, |(class, _)| *class) }
     }
 
     fn fetched(&mut self, fetch: &Arc<Span>) {
@@ -142,6 +150,11 @@ impl Records {
         if self.numbers.get(&place) == Some(&name) {
             self.numbers.remove(&place);
         }
+    }
+
+    /// Whether the process has fetched records.
+    pub(super) fn are_fetched(&self) -> bool {
+        !self.sockets.is_empty()
     }
 
     /// Whether a call may have been made for a record: it was made for what a fetch has brought, or, in a process that

@@ -2,7 +2,9 @@
 
 use super::bytes::{answer, fetch13, fetched13, plain_batch, produce9, say, w, W};
 use crate::kafka::Kafka;
-use crate::testing::{c, s, tcp, tcp_to_the_end};
+use crate::testing::{c, line, s, tcp, tcp_to_the_end};
+use crate::Protocol;
+use wirespan_model::{Chunk, Transport};
 
 #[test]
 fn a_connection_is_read_from_its_middle() {
@@ -92,4 +94,29 @@ fn offsets_are_known_behind_records_that_were_not_captured() {
     // What is missing ends inside the second partition's head: nothing is made up.
     let lost = said(&[(0, first + 80), (partition + 6, whole.len())]);
     assert!(!lost.contains(":70") && !lost.contains("-71"), "{lost}");
+}
+
+#[test]
+fn a_long_fetch_is_read_up_to_what_a_partition_brings_at_most() {
+    let topic = *b"consumer behind.";
+    let said = |batches: i64| {
+        let records = W((0..batches).flat_map(|at| plain_batch(at, 1).0).collect());
+        let answer = fetched13(1, topic, 0, &records, 0);
+        let pieces = answer.chunks(30_000).map(s);
+        let (mut parser, mut said) = (Kafka.parser(Transport::Tcp), Vec::new());
+        for (side, bytes, missing) in [c(fetch13(1, topic, 0))].into_iter().chain(pieces) {
+            parser.feed(Chunk { side, bytes: &bytes, missing }, &mut |item| said.push(line(&item)));
+            assert!(parser.buffered() < 9 << 17, "{}", parser.buffered());
+        }
+        (answer.len(), said.split_off(1))
+    };
+    let (len, all) = said(5_000);
+    assert!((800_000..1 << 20).contains(&len), "{len}");
+    let whole = "kafka.offset=0 wirespan.kafka.last_offset=4999";
+    assert!(all[0].contains(whole) && all[0].contains("messaging.batch.message_count=5000"), "{}", all[0]);
+    assert_eq!(all.len(), 1, "{:?}", &all[1..]);
+    let (len, cut) = said(10_000);
+    assert!(len > 3 << 19, "{len}");
+    assert_eq!(cut[0], "Malformed Server kafka_records_cut");
+    assert!(cut[1].contains("kafka.offset=0") && !cut[1].contains("message_count"), "{}", cut[1]);
 }

@@ -94,3 +94,20 @@ fn what_the_thread_of_a_request_sends_is_for_that_request() {
     assert!(!may_be_gathered(&refused) && may_be_gathered(&produce(1, 6, false)));
     assert!(all.split(&mut produce(1, 5 + MAX_RECORDS, false)).is_none(), "too many");
 }
+
+/// Two requests are read, their records are sent together, and both are answered when the broker has answered.
+#[test]
+fn what_is_sent_before_the_first_answer_is_for_several_requests_too() {
+    use super::super::{Solver, SolverConfig};
+    let sent = Span { start_ns: 5 * MS, end_ns: 6 * MS, pid: 9, cause: None, ..Span::clone(&produce(1, 6, false)) };
+    let sent = Arc::new(Span { cause_evidence: Some(Evidence::Inferred), ..sent });
+    let request = |n: u64| {
+        let span = SpanBuilder::server(n).request("http", "GET", "/job").time(n * MS, (10 + n) * MS);
+        Arc::new(Span { pid: 9, socket: n, ..span.status(Status::Ok, 200).exchange(n << 24, n << 24).build() })
+    };
+    let (mut solver, mut out) = (Solver::new(SolverConfig::default()), Vec::new());
+    [sent.clone(), request(2), request(3)].into_iter().for_each(|span| solver.push(span, &mut |s| out.push(s)));
+    solver.finish(&mut |span| out.push(span));
+    let created: Vec<_> = out.iter().filter(|span| span.operation == CREATE).map(|span| span.cause).collect();
+    assert_eq!(created, [Some(2 << 24), Some(3 << 24)], "{out:?}");
+}

@@ -22,12 +22,24 @@ const CLEARLY: f64 = 0.02;
 /// A record by its place and its offset.
 pub(super) type Name = (u64, u64);
 
+/// What a commit says of a partition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    pub(super) place: u64,
+    /// The offset behind the last record that is taken, or done.
+    pub(super) next: u64,
+    /// The first offset that was fetched there.
+    pub(super) first: Option<u64>,
+    pub(super) topic: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Commit {
     at_ns: u64,
-    record: Name,
+    /// The last one. `None`: which of several partitions had the last one is not known.
+    record: Option<Name>,
     topic: u64,
-    /// It is for several records, and names the last of them.
+    /// It is for several records.
     is_for_several: bool,
 }
 
@@ -55,11 +67,16 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Everything up to this offset of a place is taken, or done. `first` is the first offset that was fetched there.
-    pub(super) fn commit(&mut self, at_ns: u64, place: u64, next: u64, first: Option<u64>, topic: u64) {
-        let last = self.last.insert(place, next).or(first);
-        let Some(moved) = last.and_then(|last| next.checked_sub(last)).filter(|moved| *moved > 0) else { return };
-        if moved > 1 {
+    /// Everything up to these offsets is taken, or done.
+    pub(super) fn commit(&mut self, at_ns: u64, all: &[Moved]) {
+        let (mut records, mut places, mut record) = (0, 0, None);
+        for Moved { place, next, first, topic } in all {
+            let last = self.last.insert(*place, *next).or(*first);
+            let Some(moved) = last.and_then(|last| next.checked_sub(last)).filter(|moved| *moved > 0) else { continue };
+            (records, places, record) = (records + moved, places + 1, Some(((*place, *next - 1), *topic)));
+        }
+        let Some((record, topic)) = record else { return };
+        if records > 1 {
             self.several += 1;
         } else {
             self.one += 1;
@@ -71,7 +88,8 @@ impl Turns {
             self.commits.pop_front();
         }
         let at = self.commits.partition_point(|c| c.at_ns <= at_ns);
-        self.commits.insert(at, Commit { at_ns, record: (place, next - 1), topic, is_for_several: moved > 1 });
+        let record = (places == 1).then_some(record);
+        self.commits.insert(at, Commit { at_ns, record, topic, is_for_several: records > 1 });
     }
 
     /// A call that may have been made for a record.
@@ -128,7 +146,7 @@ impl Turns {
         if self.commits.get(next).is_some_and(|c| c.is_for_several) {
             return None;
         }
-        self.commits.get(at).map(|c| c.record)
+        self.commits.get(at)?.record
     }
 }
 
@@ -148,6 +166,10 @@ fn agreement(commits: &[Commit], calls: &[u64]) -> f64 {
 mod tests {
     use super::*;
 
+    fn commit(turns: &mut Turns, at_ns: u64, place: u64, next: u64) {
+        turns.commit(at_ns, &[Moved { place, next, first: Some(0), topic: place }]);
+    }
+
     /// Records of two topics, of which the first has two calls and the second one. Returns the commits' start, and each
     /// call's start with its record.
     fn work(turns: &mut Turns, leads: bool, topics: u64) -> Vec<(u64, Name)> {
@@ -157,7 +179,7 @@ mod tests {
             let record = (topic, next[topic as usize]);
             next[topic as usize] += 1;
             let mut commit = |at: &mut u64| {
-                turns.commit(*at, topic, record.1 + 1, Some(0), topic);
+                self::commit(turns, *at, topic, record.1 + 1);
                 *at += 10;
             };
             if leads {
@@ -198,12 +220,28 @@ mod tests {
             work(&mut turns, leads, 1);
             assert!(turns.at(1_000 + 15, leads).is_some());
             let (last, next) = (1_000_000, 1_000_100);
-            turns.commit(last, 0, 41, Some(0), 0);
-            turns.commit(next, 0, 61, Some(0), 0);
-            turns.commit(next + 100, 0, 62, Some(0), 0);
+            commit(&mut turns, last, 0, 41);
+            commit(&mut turns, next, 0, 61);
+            commit(&mut turns, next + 100, 0, 62);
             assert_eq!(turns.at(last + 50, leads), None, "twenty records");
             assert_eq!(turns.at(next + 50, leads), Some((0, if leads { 60 } else { 61 })));
         }
+    }
+
+    #[test]
+    fn a_commit_of_several_partitions_that_moves_one_record_names_it() {
+        let mut turns = Turns::default();
+        let both = |a: u64, b: u64| {
+            let moved = |place, next| Moved { place, next, first: Some(0), topic: place };
+            [moved(1, a), moved(2, b)]
+        };
+        turns.commit(100, &both(1, 0));
+        turns.commit(200, &both(1, 1));
+        turns.commit(300, &both(3, 1));
+        turns.commit(400, &both(4, 2));
+        assert_eq!((turns.one, turns.several), (2, 2));
+        assert_eq!([150, 250, 350, 450].map(|at| turns.at(at, true)), [Some((1, 0)), None, None, None]);
+        assert_eq!((turns.at(50, false), turns.at(150, false)), (Some((1, 0)), Some((2, 0))));
     }
 
     #[test]
@@ -216,9 +254,9 @@ mod tests {
     fn commits_of_many_records_or_side_by_side_tell_no_turns() {
         let (mut many, mut beside) = (Turns::default(), Turns::default());
         for n in 1..20 {
-            many.commit(100 * n, 1, 7 * n, Some(0), 1);
+            commit(&mut many, 100 * n, 1, 7 * n);
             beside.call(&Span { start_ns: 100 * n - 50, end_ns: 100 * n + 50, ..Span::default() }, 1);
-            beside.commit(100 * n, 1, n, Some(0), 1);
+            commit(&mut beside, 100 * n, 1, n);
         }
         assert_eq!((many.told(), beside.told()), (None, None));
     }
