@@ -320,3 +320,30 @@ fn a_flood_of_equal_datagrams_is_joined_in_time() {
     assert_eq!(journeys.iter().filter(|j| j.dropped.is_some()).count(), all / 10);
     assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
 }
+
+#[test]
+fn the_kernels_word_on_a_translation_joins_what_nothing_else_would() {
+    // Equal datagrams of two senders, both ends translated, long on their way: the payload tells nothing.
+    let from = |n: u8| Route { source: [10, 1, 0, n].into(), ..route(UDP) };
+    let to = |n: u8| {
+        let (source, destination) = ([10, 2, 0, 1].into(), [10, 2, 0, 9].into());
+        Route { source, source_port: 40_000 + u16::from(n), destination, destination_port: 81, protocol: UDP }
+    };
+    let (mut sightings, mut us) = (Vec::new(), 0);
+    for n in [1, 2] {
+        sightings.push(Sighting { route: from(n), ..udp(us, Point::Receive, 2, 7) });
+        us += 1000;
+    }
+    for n in [2, 1] {
+        let was = Some(from(n).into());
+        sightings.push(Sighting { route: to(n), was, ..udp(us, Point::Queue, 2, 7) });
+        us += 1000;
+    }
+    let journeys = joined(&sightings);
+    assert_eq!(journeys.len(), 2, "{journeys:?}");
+    for (journey, n) in journeys.iter().zip([1, 2]) {
+        assert_eq!((journey.route, points(journey)), (from(n), vec![Point::Receive, Point::Queue]));
+        let [_, behind] = &journey.steps[..] else { panic!("{journey:?}") };
+        assert_eq!((behind.route, behind.was.as_deref()), (to(n), Some(&from(n))));
+    }
+}
