@@ -324,7 +324,7 @@ fn a_flood_of_equal_datagrams_is_joined_in_time() {
 #[test]
 fn the_kernels_word_on_a_translation_joins_what_nothing_else_would() {
     // Equal datagrams of two senders, both ends translated, long on their way: the payload tells nothing.
-    let from = |n: u8| Route { source: [10, 1, 0, n].into(), ..route(UDP) };
+    let from = |n: u8| Route { source: [10, 1, 0, n].into(), destination: [10, 3, 0, n].into(), ..route(UDP) };
     let to = |n: u8| {
         let (source, destination) = ([10, 2, 0, 1].into(), [10, 2, 0, 9].into());
         Route { source, source_port: 40_000 + u16::from(n), destination, destination_port: 81, protocol: UDP }
