@@ -132,6 +132,10 @@ impl Joiner {
                 })
             }
         };
+        if let Some(was) = &s.was {
+            // A socket knows the ends before the translation. Its first bytes come after the first packet.
+            self.routes.entry(**was).or_insert((flow, 0));
+        }
         if fresh {
             self.routes.entry(s.route).or_insert((flow, 0)).1 += 1;
         }

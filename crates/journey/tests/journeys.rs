@@ -347,3 +347,15 @@ fn the_kernels_word_on_a_translation_joins_what_nothing_else_would() {
         assert_eq!((behind.route, behind.was.as_deref()), (to(n), Some(&from(n))));
     }
 }
+
+#[test]
+fn what_a_socket_gives_belongs_to_the_flow_that_its_own_host_has_translated() {
+    let asked = Route { destination: [10, 9, 0, 9].into(), ..route(TCP) };
+    let was = Some(asked.into());
+    let syn = Sighting { flags: SYN, was: was.clone(), ..tcp(0, Point::Queue, 1, "eth0", 999, 0) };
+    let given = Sighting { route: asked, ..tcp(100, Point::Send, 1, "", 1000, 50) };
+    let queued = Sighting { was, ..tcp(110, Point::Queue, 1, "eth0", 1000, 50) };
+    let journeys = joined(&[syn, given, queued]);
+    let data = journeys.iter().find(|journey| journey.len == 50).unwrap();
+    assert_eq!((data.route, points(data)), (asked, vec![Point::Send, Point::Queue]));
+}

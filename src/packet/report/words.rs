@@ -105,7 +105,8 @@ pub(super) fn describe(journey: &Journey, names: &Names, reason: &Reason<'_>, ou
         if step.queue_len > 0 {
             write!(out, ", {} wait in the queue", step.queue_len)?;
         }
-        if step.route != shown {
+        // The first place may be behind the translation.
+        if step.route != shown || (step.was.is_some() && step.time_ns == journey.start_ns()) {
             match &step.was {
                 // By the kernel's own word, between the place before and this one.
                 Some(was) => write!(out, ", conntrack has made {} of {}", route(&step.route), route(was))?,
