@@ -8,8 +8,8 @@
 #ifndef WS_PACKET_TRANSLATED_H
 #define WS_PACKET_TRANSLATED_H
 
-#define NFCT_INFO 7UL	    /* the lower bits of skb->_nfct (NFCT_INFOMASK) */
-#define CT_RELATED 1	    /* an error of ICMP about the connection */
+#define NFCT_INFO 7UL /* the lower bits of skb->_nfct (NFCT_INFOMASK) */
+#define CT_RELATED 1  /* an error of ICMP about the connection */
 #define CT_IS_REPLY 3
 #define CT_RELATED_REPLY 4
 #define CT_TRANSLATED 0x30UL /* IPS_SRC_NAT | IPS_DST_NAT */
