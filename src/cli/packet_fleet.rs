@@ -2,6 +2,7 @@
 
 pub(super) mod between;
 mod copy;
+mod loss;
 
 use super::client::ClientArgs;
 use super::packet::NOTHING_FITTED;
@@ -257,7 +258,9 @@ fn tables(view: &Value, out: &mut String) -> Result<()> {
             n => writeln!(out, "; {n} sent again, {} later", time(number(&row["resent_p50_ns"])))?,
         }
     }
+    loss::at_agents(view, out)?;
     between::tables(view, out)?;
+    loss::flows(view, out)?;
     for agent in list(&view["agents"]) {
         let (sightings, packets) = (number(&agent["view"]["sightings"]), number(&agent["view"]["journeys"]));
         let (name, state) = (shown(&agent["agent"]), shown(&agent["state"]));
@@ -284,7 +287,9 @@ fn end(view: &Value, format: Format, out: &mut String) -> Result<()> {
             Ok(writeln!(out, "{row}")?)
         };
         let view = &agent["view"];
-        for (kind, key) in [("count", "places"), ("latency", "legs"), ("drops", "drops")] {
+        for (kind, key) in
+            [("count", "places"), ("latency", "legs"), ("drops", "drops"), ("loss", "loss"), ("flow", "flows")]
+        {
             list(&view[key]).try_for_each(|row| line(kind, row))?;
         }
         if view["total"].is_object() {

@@ -3,7 +3,7 @@
 use super::packet::{copy_to, TELL_EVERY};
 use super::packet_fleet::between;
 use super::Format;
-use crate::packet::{counted, Action, Joined, Machine, Names, Program, Recorded, Report, Subject};
+use crate::packet::{counted, Joined, Machine, Names, Program, Recorded, Report, Subject};
 use anyhow::{Context as _, Result};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub(super) fn evaluate(of: &Recording<'_>, program: &Program) -> Result<ExitCode
     let report = |machine: &Machine| Report::new(&program.actions, of.format).of(&machine.agent);
     let mut parts: Vec<Part<'_>> = recorded.machines.iter().map(|machine| Part::of(machine, report(machine))).collect();
     let agents: Vec<&str> = recorded.machines.iter().map(|machine| machine.agent.as_str()).collect();
-    let mut joined = (agents.len() > 1 && program.actions.contains(&Action::Latency)).then(|| Joined::of(&agents));
+    let mut joined = Joined::of(&agents, &program.actions);
     let reason = |number| recorded.reason(number);
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let mut out = String::new();

@@ -94,10 +94,6 @@ fn words(status: &Value, details: bool) -> String {
             add("LOST", &lost(&line(&stage["name"]), c));
         }
     }
-    // The stage of that name counts the same.
-    if !stages.iter().any(|stage| stage["name"] == "store") {
-        list("dropped", store).iter().for_each(|c| add("LOST", &lost("store", c)));
-    }
     if wrong == 0 {
         out.push_str("all      as it should be\n");
     }
@@ -135,9 +131,6 @@ mod tests {
             "wirespan 1 (up) process 7\nstore    12,345 spans, nothing on disk\n\
             all      as it should be\n         --details shows every counter\n"
         );
-        let twice = serde_json::json!({"version": "1", "store": {"dropped": [{"name": "old", "value": 5}]},
-            "agent": {"stages": [{"name": "store", "counters": [{"name": "dropped_old", "value": 5, "loss": true}]}]}});
-        assert_eq!(words(&twice, false).matches("LOST").count(), 1, "not told twice");
         let bad = words(&status(1234, serde_json::json!(["the server\u{1b}[2J is gone"])), true);
         assert!(bad.contains("NOTE     the server\\u{1b}[2J is gone\n"), "{bad}");
         assert!(bad.contains("LOST     capture: lost ring full: 1,234; read faster\n"), "{bad}");

@@ -2,13 +2,19 @@
 
 use super::names::Reason;
 use super::places::Places;
+use super::report::ends;
 use super::{Action, Names};
-use wirespan_journey::{Heat, Histogram, Joiner, Journey, Live, Place, Settings};
+use wirespan_journey::UNDER_WAY_NS;
+use wirespan_journey::{FlowSum, Flows, Heat, Histogram, Hop, Joiner, Journey, Live, Loss, Place, Settings};
+use wirespan_model::packet::Route;
 use wirespan_model::packet::{Sighting, Tunnel};
-use wirespan_view::packets::{DropView, HeatSecond, HeatView, LegView, PacketPlace, PacketsView, PlaceCount};
+use wirespan_view::packets::{
+    DropView, FlowEnds, FlowView, HeatSecond, HeatView, LegView, LossView, PacketPlace, PacketsView, PlaceCount,
+    PlaceLoss,
+};
 
 /// Rows of a table at most: each names other places, and a program may select many devices.
-const ROWS: usize = 100;
+pub(super) const ROWS: usize = 100;
 
 /// Adds up what the UI shows.
 pub(crate) struct Board {
@@ -16,12 +22,20 @@ pub(crate) struct Board {
     joiner: Joiner,
     live: Live,
     places: Places,
+    flows: Flows,
+    latest_ns: u64,
 }
 
 impl Board {
     pub(crate) fn new(actions: &[Action]) -> Self {
-        let joiner = Joiner::new(Settings::default());
-        Board { actions: actions.to_vec(), joiner, live: Live::default(), places: Places::default() }
+        Board {
+            actions: actions.to_vec(),
+            joiner: Joiner::new(Settings::default()),
+            live: Live::default(),
+            places: Places::default(),
+            flows: Flows::default(),
+            latest_ns: 0,
+        }
     }
 
     /// From now on these are the actions. What was counted stays.
@@ -35,8 +49,10 @@ impl Board {
 
     /// Takes a sighting.
     pub(crate) fn see(&mut self, s: &Sighting) {
-        if [Action::Latency, Action::Drops, Action::Journeys].iter().any(|action| self.has(*action)) {
+        let joins = [Action::Latency, Action::Drops, Action::Journeys, Action::Loss, Action::Flows];
+        if joins.iter().any(|action| self.has(*action)) {
             self.joiner.add(s);
+            self.latest_ns = self.latest_ns.max(s.time_ns);
         }
         if self.has(Action::Count) {
             self.places.add(s);
@@ -47,6 +63,10 @@ impl Board {
     pub(crate) fn due(&mut self, end: bool) -> Vec<Journey> {
         let journeys = if end { self.joiner.finish() } else { self.joiner.due() };
         journeys.iter().for_each(|journey| self.live.add(journey));
+        if self.has(Action::Loss) || self.has(Action::Flows) {
+            let until_ns = if end { self.latest_ns.saturating_sub(UNDER_WAY_NS) } else { u64::MAX };
+            journeys.iter().for_each(|journey| self.flows.add(journey, until_ns));
+        }
         journeys
     }
 
@@ -90,7 +110,44 @@ impl Board {
             };
             view.drops = drops.map(row).collect();
         }
+        if self.has(Action::Loss) {
+            let row = |(at, next, loss): Hop<'_>| PlaceLoss {
+                place: place(at, names),
+                next: next.map(|next| place(next, names)),
+                loss: lost(&loss),
+            };
+            view.loss = self.flows.hops(summary).into_iter().take(ROWS).map(row).collect();
+        }
+        if self.has(Action::Flows) {
+            self.show_flows(view);
+        }
     }
+
+    fn show_flows(&self, view: &mut PacketsView) {
+        let all = self.flows.flows();
+        let shown = |nth: usize, route: Option<&Route>| nth < ROWS || route.is_none();
+        let row = |(route, flow, loss): &(Option<&Route>, &FlowSum, Loss)| FlowView {
+            flow: route.map(|route| {
+                let [protocol, source, destination] = ends(route);
+                FlowEnds { protocol, source, destination }
+            }),
+            packets: flow.packets,
+            bytes: flow.bytes,
+            resent: flow.resent,
+            timed: flow.times.count(),
+            p50_ns: flow.times.quantile(0.5),
+            p99_ns: flow.times.quantile(0.99),
+            jitter_ns: flow.jitter(),
+            loss: lost(loss),
+        };
+        view.flows = all.iter().enumerate().filter(|(n, of)| shown(*n, of.0)).map(|(_, of)| row(of)).collect();
+        view.flows_left_out = (all.len() - view.flows.len()) as u64;
+    }
+}
+
+fn lost(of: &Loss) -> LossView {
+    let Loss { packets, went_on, dropped, missing, under_way } = *of;
+    LossView { packets, went_on, dropped, missing, under_way }
 }
 
 pub(super) fn place(of: &Place, names: &Names) -> PacketPlace {
@@ -157,5 +214,37 @@ mod tests {
         assert_eq!(leg.times.seconds.len(), 1);
         assert_eq!(view.total.map(|total| total.packets), Some(9), "the dropped one did not arrive");
         assert_eq!((view.drops.len(), view.drops[0].reason.as_str()), (1, "reason 7"));
+    }
+
+    #[test]
+    fn loss_and_flows_have_tables_and_what_is_left_out_is_counted() {
+        let mut board = Board::new(&[Action::Loss, Action::Flows]);
+        for n in 0..ROWS as u16 + 5 {
+            let of = |point, time_ns| {
+                let mut s = Sighting { len: 10 + u32::from(n), ..seen(point, time_ns, 1) };
+                s.route.source_port = 1000 + n;
+                s
+            };
+            board.see(&of(Point::Queue, 1_000_000_000));
+            if n != 7 {
+                board.see(&of(Point::Xmit, 1_000_008_000));
+            }
+        }
+        // What came last may be on its way.
+        board.see(&seen(Point::Queue, 9_000_000_000, 500));
+        board.due(true);
+        let view = shown(&board);
+        assert_eq!((view.places.len(), view.legs.len(), view.drops.len()), (0, 0, 0), "not asked for");
+        let [at] = &view.loss[..] else { panic!("{:?}", view.loss) };
+        let next = at.next.as_ref().map(|next| next.point.as_str());
+        assert_eq!((at.place.point.as_str(), next), ("queue", Some("xmit")));
+        let wanted = LossView { packets: 106, went_on: 104, dropped: 0, missing: 1, under_way: 1 };
+        assert_eq!(at.loss, wanted);
+        assert_eq!((view.flows.len(), view.flows_left_out), (ROWS, 6), "those with the fewest bytes, and the last");
+        let first = &view.flows[0];
+        assert!(first.flow.as_ref().is_some_and(|flow| flow.source.ends_with(":1104")), "{first:?}");
+        assert_eq!((first.packets, first.bytes, first.timed, first.loss.missing), (1, 114, 1, 0));
+        let lost: u64 = view.flows.iter().map(|flow| flow.loss.missing).sum();
+        assert_eq!(lost, 1);
     }
 }

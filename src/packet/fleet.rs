@@ -10,6 +10,7 @@
 
 mod called;
 mod joined;
+mod loss;
 mod met;
 mod order;
 mod stays;
@@ -216,14 +217,13 @@ impl Collected {
             let incomplete = if waited { agent.under_way } else { 0 };
             FleetAgent { state, incomplete, heard_ms: ms(agent.heard.elapsed()), ..agent.shown.clone() }
         });
-        let mut agents: Vec<FleetAgent> = agents.collect();
-        let (between, clocks) = self.met.as_mut().map(|met| met.show(&mut agents)).unwrap_or_default();
+        let agents: Vec<FleetAgent> = agents.collect();
         let mut bytes = 0;
         let some = self.lines.iter().filter(|_| had_lines.is_some()).take_while(|line| {
             bytes += line.len();
             bytes <= ANSWER_BYTES
         });
-        FleetView {
+        let mut view = FleetView {
             state: match self.started {
                 None => PacketsState::Idle,
                 Some(_) if runs => PacketsState::Running,
@@ -236,12 +236,18 @@ impl Collected {
             elapsed_ms: ms(elapsed),
             limit_ms: ms(self.limit),
             agents,
-            between,
-            clocks,
             lines: some.cloned().collect(),
             first_line: self.first_line,
             lost_lines: self.lost_lines,
+            ..FleetView::default()
+        };
+        if let Some(met) = &mut self.met {
+            if runs {
+                met.turn();
+            }
+            met.show(&mut view);
         }
+        view
     }
 }
 

@@ -117,16 +117,14 @@ impl Device {
         let Device { name, mirror, live, joiner, arp, icmp, spans, .. } = self;
         let is_ethernet = mirror.begins() == Begins::Ethernet;
         mirror.drain(&mut |Frame { time_ns, wire_len, data }| {
-            let ip = match is_ethernet.then(|| inside(data)) {
-                Some(Some((ARP, packet))) => return arp.see(time_ns, packet),
-                Some(inside) => inside.map(|(_, ip)| ip),
-                None => Some(data),
-            };
-            if let Some(error) = ip.and_then(|ip| icmp.see(time_ns, ip)) {
-                tracing::warn!(device = %name, "ICMP: {error}");
+            if let Some(Some((ARP, packet))) = is_ethernet.then(|| inside(data)) {
+                return arp.see(time_ns, packet);
             }
             let frame = LiveFrame { time_ns, wire_len, data };
             live.frame(frame, &mut |event| joiner.event(event, &mut |span| spans.push(of_device(span, name))));
+            for error in live.icmp().iter().filter_map(|message| icmp.see(time_ns, message)) {
+                tracing::warn!(device = %name, "ICMP: {error}");
+            }
         });
         // Nobody copies less because of a verdict, and no threads are woken.
         joiner.verdicts();

@@ -125,8 +125,8 @@ impl<W: Write> Pcapng<W> {
         }
         body.extend(option(COMMENT, said.as_bytes()));
         let direction: u32 = match s.point {
-            Point::Receive | Point::Tcp | Point::Copied => 1,
-            Point::Queue | Point::Xmit => 2,
+            point if point.is_arrival() || matches!(point, Point::Tcp | Point::Copied) => 1,
+            point if point.is_departure() => 2,
             _ => 0,
         };
         body.extend(option(2, &direction.to_le_bytes()));

@@ -14,11 +14,11 @@ use anyhow::{anyhow, bail, Context as _, Result};
 use doing::{Doing, Place};
 use explain::{explain, with_line};
 use keys::{FilterKeys, Keys, Some1};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use values::Written;
-use wirespan_capture::packet::{Filter, PacketOptions};
-use wirespan_capture::targets::netns_inode;
+use wirespan_capture::packet::{Device, Filter, PacketOptions};
+use wirespan_capture::targets::{netns_file, netns_inode};
 use wirespan_model::packet::{Point, ETHER_ARP, ETHER_IPV4, ETHER_IPV6};
 use wirespan_view::Whose;
 
@@ -76,6 +76,7 @@ impl Program {
     pub(crate) fn options(&self, more_netns: &[String]) -> Result<PacketOptions> {
         let netns = self.netns(more_netns)?.into_iter().map(|(inode, _)| inode).collect();
         let mut options = self.options_in(netns)?;
+        options.devices = self.devices(more_netns)?;
         for name in self.workloads() {
             let hosts = wirespan_enrich::addresses_of(&name).map_err(|why| anyhow!("filter.workload: {why}"))?;
             options.filter.hosts.extend(hosts);
@@ -90,7 +91,24 @@ impl Program {
 
     /// Whether it has functions that a user of this machine may name, and nobody elsewhere.
     pub(crate) fn names_functions(&self) -> bool {
-        self.keys.points.iter().flatten().any(|place| !matches!(place, Place::At(_)))
+        self.keys.points.iter().flatten().any(|place| matches!(place, Place::Kprobe(_) | Place::Uprobe(_)))
+    }
+
+    /// The devices of `tc` in each chosen namespace; in that of this process if none is chosen.
+    fn devices(&self, more_netns: &[String]) -> Result<Vec<Device>> {
+        let names = self.netns_names(more_netns);
+        let mut files: Vec<_> =
+            names.iter().map(|name| netns_file(name).map_err(|e| anyhow!(e))).collect::<Result<_>>()?;
+        if files.is_empty() {
+            files.push("/proc/self/ns/net".into());
+        }
+        let named = |place: &Place| if let Place::Tc(name) = place { Some(name.clone()) } else { None };
+        let devices = self.keys.points.iter().flatten().filter_map(named);
+        let everywhere = |name: String| {
+            let of = move |netns: &PathBuf| Device { netns: netns.clone(), name: name.clone() };
+            files.iter().map(of).collect::<Vec<_>>()
+        };
+        Ok(devices.flat_map(everywhere).collect())
     }
 
     /// Where packets are seen.
@@ -101,12 +119,13 @@ impl Program {
         if places.is_empty() {
             bail!("`where` is empty: packets are seen nowhere");
         }
-        let point = |place: &Place| match place {
-            Place::At(point) => *point,
-            Place::Kprobe(_) => Point::Function,
-            Place::Uprobe(_) => Point::Mark,
+        let of = |place: &Place| match place {
+            Place::At(point) => vec![*point],
+            Place::Kprobe(_) => vec![Point::Function],
+            Place::Uprobe(_) => vec![Point::Mark],
+            Place::Tc(_) => vec![Point::Egress, Point::Ingress],
         };
-        let points: Vec<Point> = places.iter().map(point).collect();
+        let points: Vec<Point> = places.iter().flat_map(of).collect();
         let is_of_sockets = |point: &&Point| Point::FIXED.contains(point) && !OF_FRAMES.contains(point);
         if let Some(point) = points.iter().filter(|_| of_frames).find(is_of_sockets) {
             let point = point.as_str();
@@ -159,7 +178,7 @@ impl Program {
         let (mut functions, mut marks) = (Vec::new(), Vec::new());
         for place in self.keys.points.iter().flatten() {
             match place {
-                Place::At(_) => {}
+                Place::At(_) | Place::Tc(_) => {}
                 Place::Kprobe(name) => functions.push(name.clone()),
                 Place::Uprobe(mark) => marks.push(mark.clone()),
             }
@@ -168,7 +187,19 @@ impl Program {
         let snap = doings.clone().map(|doing| if let Doing::Snap(bytes) = doing { *bytes } else { 0 });
         let (snap, stack) = (snap.max().unwrap_or(0), doings.clone().any(|doing| *doing == Doing::Stack));
         let ring_bytes = RING_BYTES;
-        Ok(PacketOptions { filter, only_ends, points, functions, marks, snap, stack, one_flow_of, at_most, ring_bytes })
+        Ok(PacketOptions {
+            filter,
+            only_ends,
+            points,
+            functions,
+            devices: Vec::new(),
+            marks,
+            snap,
+            stack,
+            one_flow_of,
+            at_most,
+            ring_bytes,
+        })
     }
 
     /// The path of the query API that names the connections of the filter, and whether they are those of one trace.

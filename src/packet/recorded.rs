@@ -150,6 +150,7 @@ mod tests {
             fragment: true,
             reason: 64,
             queue_len: 5,
+            was: Some(Route { source, destination, source_port: 1, destination_port: 2, protocol: 6 }.into()),
             headers: Some(Headers { link_len: 14, frame_len: 154, bytes: [7; 54].into() }.into()),
             stack: ["ip_rcv_core".into(), "ip_rcv".into()].into(),
         }

@@ -4,6 +4,7 @@ mod flows;
 mod stacks;
 mod words;
 
+pub(super) use words::ends;
 pub(crate) use words::{counted, time};
 
 use super::names::Reason;
@@ -15,12 +16,9 @@ use serde_json::{json, Value};
 use stacks::DropStacks;
 use std::fmt::Write as _;
 use std::time::Duration;
-use wirespan_journey::{Flows, Joiner, Journey, Settings, Summary, Times};
+use wirespan_journey::{Flows, Joiner, Journey, Settings, Summary, Times, UNDER_WAY_NS};
 use wirespan_model::packet::Sighting;
 use words::{describe, why_dropped};
-
-/// A packet that was last seen so shortly before the end may have been on its way still, ns.
-const UNDER_WAY_NS: u64 = 200_000_000;
 
 /// Carries out the actions.
 pub(crate) struct Report {

@@ -39,10 +39,6 @@ pub(super) fn checked(text: &str) -> Result<Program> {
     if program.time > LONGEST {
         bail!("`for`: here a program runs for at most an hour");
     }
-    if let Some(action) = program.actions.iter().find(|a| matches!(a, Action::Loss | Action::Flows)) {
-        let name = if *action == Action::Loss { "`action`: `loss`" } else { "`by: flow`" };
-        bail!("{name} has no table here: run the program on the machine itself, with `wirespan packet`");
-    }
     if program.names_functions() {
         bail!("`where`: `kprobe` and `uprobe` can be named on the machine itself only, with `wirespan packet`");
     }
@@ -223,6 +219,7 @@ mod tests {
         assert!(wrong("filter: {port: 80}\nfor: 90m").contains("at most an hour"));
         assert!(wrong(&format!("#{}", "x".repeat(LONGEST_PROGRAM))).contains("64 KiB"));
         assert!(checked("filter: {netns: no-such-namespace-here}").is_ok());
+        assert!(checked("filter: {port: 80}\naction: [loss]\nby: flow").is_ok());
         assert_eq!(whose("filter: {port: 80}").expect("right"), None);
         assert_eq!(whose("").expect("the order to end"), None);
         let shop = Whose::Requests { service: Some("shop".into()), endpoint: None };

@@ -44,8 +44,11 @@ def main():
                 case _:
                     other += 1000
             n += 1000
-        status = server.status()["store"]
-        forgotten = sum(c["value"] for c in status["dropped"])
+        told = server.status()
+        status = told["store"]
+        stages = [stage for stage in told["agent"]["stages"] if stage["name"] == "store"]
+        counters = [counter for stage in stages for counter in stage["counters"]]
+        forgotten = sum(c["value"] for c in counters if c["name"].startswith("dropped_"))
         server.end()
         os.system(f"umount {store}")
     verdict(

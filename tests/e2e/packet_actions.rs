@@ -6,7 +6,7 @@ use crate::spaces::{lacking, Spaces};
 use serde_json::Value;
 
 /// Takes all datagrams, and says at the end of each second how many came.
-const COUNTER: &str = "
+pub(crate) const COUNTER: &str = "
 import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
@@ -17,7 +17,7 @@ while s.recv(65536):
 ";
 
 /// Sends so many datagrams of so many bytes, each with another payload, at once.
-const FLOOD: &str = "
+pub(crate) const FLOOD: &str = "
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(('', int(sys.argv[5])))

@@ -90,7 +90,7 @@ fn truth(clock: &Value, wrong: &str, since_ns: u64) -> f64 {
 }
 
 /// An agent that sees one of the namespaces: `./own` in its folder.
-fn agent(
+pub(crate) fn agent(
     place: &Place,
     folder: &Path,
     spaces: &Spaces,

@@ -26,7 +26,8 @@ function us(text) {
 test("the way of packets from agent to agent shows where they waited", { skip }, async () => {
   const { page, faults } = await openPage(browser.context, `${machines.url}/packets`);
   await page.getByText("Packets of 2 agents").waitFor();
-  const program = "filter: {protocol: tcp, port: 7050, netns: ./own}\naction: [latency, drops, count]\nfor: 60s\n";
+  const program =
+    "filter: {protocol: tcp, port: 7050, netns: ./own}\naction: [latency, drops, count, loss]\nby: flow\nfor: 60s\n";
   await page.getByLabel("Program (YAML)").fill(program);
   await page.getByRole("button", { name: "Run", exact: true }).click();
   await page.getByText("about eight seconds after it went").waitFor();
@@ -61,6 +62,14 @@ test("the way of packets from agent to agent shows where they waited", { skip },
   const others = [queue, tcp].map(tail);
   assert.ok(Math.max(...others) < tail(xmit), texts.join("\n"));
   assert.match((await back.getByRole("listitem").first().innerText()) ?? "", /^send in wsui-db/);
+  // Nothing is lost, and what left one machine reached the other.
+  const loss = page.getByRole("region", { name: "Loss" });
+  const onWay = loss.getByRole("row", { name: /^web → db xmit eth0 .* receive eth0 / });
+  const [, , , left, lost] = (await onWay.innerText()).split("\t");
+  assert.ok(Number(left.replaceAll(",", "")) > 100, left);
+  assert.equal(lost, "0", await onWay.innerText());
+  const flow = page.getByRole("region", { name: "Flows" }).getByRole("row", { name: /→ 10\.215\.1\.2:7050/ });
+  assert.match(await flow.innerText(), /(web, db|db, web)\t/);
   await shot(page, "fleet");
 
   // One that is gone is told, and what it saw stays.

@@ -35,6 +35,12 @@ test("a program runs, is changed and ends, while its tables change", async () =>
   const map = legs.getByRole("img", { name: /^queue portb → xmit portb by second/ });
   await map.waitFor();
   assert.ok((await map.locator("rect").count()) > 10);
+  const lost = page.getByRole("region", { name: "Loss" }).getByRole("row", { name: /queue portb xmit portb/ });
+  const [, , seen, gone] = (await lost.innerText()).split("\t").map((text) => Number(text.replaceAll(",", "")));
+  assert.ok(gone > 0 && gone < seen, await lost.innerText());
+  const flows = page.getByRole("region", { name: "Flows" });
+  assert.match(await flows.getByRole("row").nth(1).innerText(), /tcp 10\.0\.0\.1:40001 → 10\.0\.0\.2:8080/);
+  assert.equal(await flows.getByRole("row").count(), 4);
   await shot(page, "packets");
 
   await program.fill("filter: {port: 8081}");

@@ -212,6 +212,42 @@ struct sk_buff {
 	__u16 mac_header;
 	unsigned char *head;
 	unsigned char *data;
+	unsigned long _nfct;
+};
+
+union nf_inet_addr {
+	__u32 all[4];
+	__be32 ip;
+};
+
+union nf_conntrack_man_proto {
+	__be16 all;
+};
+
+struct nf_conntrack_man {
+	union nf_inet_addr u3;
+	union nf_conntrack_man_proto u;
+	__u16 l3num;
+};
+
+struct nf_conntrack_tuple {
+	struct nf_conntrack_man src;
+	struct {
+		union nf_inet_addr u3;
+		union {
+			__be16 all;
+		} u;
+		__u8 protonum;
+	} dst;
+};
+
+struct nf_conntrack_tuple_hash {
+	struct nf_conntrack_tuple tuple;
+};
+
+struct nf_conn {
+	struct nf_conntrack_tuple_hash tuplehash[2];
+	unsigned long status;
 };
 
 struct tcp_skb_cb {

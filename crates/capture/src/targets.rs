@@ -86,17 +86,32 @@ pub fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
+/// The file of a network namespace that is given as for [`netns_inode`].
+pub fn netns_file(text: &str) -> Result<std::path::PathBuf, String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(inode) = text.parse::<u64>() else { return Ok(netns_path(text).into()) };
+    let files = |folder: &str| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let of_processes = files("/proc").map(|process| process.join("ns/net"));
+    let mut all = files("/run/netns").chain(of_processes);
+    all.find(|path| std::fs::metadata(path).is_ok_and(|meta| meta.ino() == inode))
+        .ok_or_else(|| format!("network namespace {text}: no process is in it, and `ip netns` does not name it"))
+}
+
+fn netns_path(text: &str) -> String {
+    match text.strip_prefix("pid:") {
+        Some(pid) => format!("/proc/{pid}/ns/net"),
+        None if text.contains('/') => text.to_string(),
+        None => format!("/run/netns/{text}"),
+    }
+}
+
 /// Inode of a network namespace given as a number, a name of `ip netns`, a path, or `pid:N`.
 pub fn netns_inode(text: &str) -> Result<u32, String> {
     use std::os::unix::fs::MetadataExt as _;
     if let Ok(inode) = text.parse() {
         return Ok(inode);
     }
-    let path = match text.strip_prefix("pid:") {
-        Some(pid) => format!("/proc/{pid}/ns/net"),
-        None if text.contains('/') => text.to_string(),
-        None => format!("/run/netns/{text}"),
-    };
+    let path = netns_path(text);
     let meta = std::fs::metadata(&path).map_err(|e| {
         format!("network namespace {text}: {path}: {e}; give a name of `ip netns list`, a path, an inode, or pid:N")
     })?;

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
-use wirespan_capture::packet::{Filter, Mark, Net, PacketOptions, Packets, MAX_SNAP};
+use wirespan_capture::packet::{Device, Filter, Mark, Net, PacketOptions, Packets, MAX_SNAP};
 use wirespan_model::packet::Point;
 
 fn can_trace(test: &str) -> bool {
@@ -43,7 +43,8 @@ fn the_kernel_takes_each_program_for_which_it_has_the_tracepoint() {
     let nobody = || Filter { netns: vec![NO_NAMESPACE], ..Filter::default() };
     let hosts = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
     let all = PacketOptions {
-        points: Point::FIXED.to_vec(),
+        points: Point::FIXED.into_iter().chain([Point::Egress, Point::Ingress]).collect(),
+        devices: vec![Device { netns: "/proc/self/ns/net".into(), name: "lo".into() }],
         one_flow_of: 8,
         at_most: 10,
         ring_bytes: 1 << 16,

@@ -36,7 +36,7 @@ impl Acknowledgements {
     /// Takes a sighting, if it is of an acknowledgement at a device.
     pub fn see(&mut self, s: &Sighting) {
         let bare = s.route.protocol == TCP && s.len == 0 && s.flags & (SYN | FIN | RST) == 0 && !s.fragment;
-        let at_device = matches!(s.point, Point::Queue | Point::Xmit | Point::Receive | Point::Drop);
+        let at_device = s.point.is_arrival() || s.point.is_departure() || s.point == Point::Drop;
         // The low bits of the kernel's hash depend on less than the high ones.
         if !bare || !at_device || s.hash == 0 || (s.hash >> 16) & self.left_out != 0 {
             return;

@@ -37,7 +37,7 @@ impl Attempt {
 
 /// Whether the packet itself goes on from this point.
 pub(crate) fn is_on_the_way(point: Point) -> bool {
-    matches!(point, Point::Queue | Point::Xmit | Point::Receive | Point::Tcp | Point::Function)
+    point.is_arrival() || point.is_departure() || matches!(point, Point::Tcp | Point::Function)
 }
 
 /// What became of one byte.

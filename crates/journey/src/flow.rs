@@ -17,6 +17,7 @@ pub(crate) struct Seen {
     pub(crate) queue_len: u32,
     pub(crate) reason: u32,
     pub(crate) route: Route,
+    pub(crate) was: Option<Box<Route>>,
     /// Its journey has been told.
     pub(crate) told: bool,
 }
@@ -51,7 +52,7 @@ impl Hop {
 
     pub(crate) fn step(&self, seen: &Seen) -> Step {
         let Seen { time_ns, cpu, queue_len, route, .. } = *seen;
-        Step { place: self.place.clone(), time_ns, cpu, queue_len, route }
+        Step { place: self.place.clone(), time_ns, cpu, queue_len, route, was: seen.was.clone() }
     }
 }
 
@@ -72,10 +73,11 @@ impl Flow {
         let Sighting { time_ns, seq, len, cpu, queue_len, reason, route, .. } = *s;
         let place = Place::of(s);
         if s.point == Point::Ready {
-            self.ready.push((time_ns, interval.end, Step { place, time_ns, cpu, queue_len, route }));
+            self.ready.push((time_ns, interval.end, Step { place, time_ns, cpu, queue_len, route, was: None }));
             return true;
         }
-        let seen = Seen { time_ns, interval, seq, len, cpu, queue_len, reason, route, told: false };
+        let was = s.was.clone();
+        let seen = Seen { time_ns, interval, seq, len, cpu, queue_len, reason, route, was, told: false };
         let at = self.hops.iter().position(|hop| hop.place == place).unwrap_or_else(|| {
             self.hops.push(Hop { place, seen: BTreeMap::new(), longest: 0 });
             self.hops.len() - 1

@@ -3,13 +3,15 @@
 //! A packet is missing if it was last seen at a place from which other packets between the same two addresses went on,
 //! and the kernel told no drop. Where none went on, the way may end, so nothing is said of it.
 
-use crate::{Histogram, Journey, Place};
+use crate::{Histogram, Journey, Place, Summary};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 use wirespan_model::packet::{Point, Route, TCP};
 
 /// Flows that are told apart. The packets of all later ones are added up.
 pub const MOST_FLOWS: usize = 1000;
+/// A packet that was last seen so shortly before the end may have been on its way still, ns.
+pub const UNDER_WAY_NS: u64 = 200_000_000;
 
 /// What became of the packets that were seen at a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,10 +112,13 @@ fn places(journey: &Journey) -> Vec<(&Place, u64)> {
     steps.map(|step| (&step.place, step.time_ns)).collect()
 }
 
-/// Two addresses and a protocol; `None` stands for all beyond the bound.
-type Pair = Option<(IpAddr, IpAddr, u8)>;
+/// A place, the one to which most packets go on from there, and what became of all.
+pub type Hop<'a> = (&'a Place, Option<&'a Place>, Loss);
 
-fn pair(route: &Route) -> Pair {
+/// Two addresses and a protocol; `None` stands for all beyond the bound.
+pub(crate) type Pair = Option<(IpAddr, IpAddr, u8)>;
+
+pub(crate) fn pair(route: &Route) -> Pair {
     Some((route.source, route.destination, route.protocol))
 }
 
@@ -188,6 +193,27 @@ impl Flows {
         }
         found
     }
+
+    /// The places from which packets go on, in the order of the way; then those at which packets only end, as far as
+    /// the kernel dropped some. `summary`: of the same journeys.
+    pub fn hops<'a>(&'a self, summary: &'a Summary) -> Vec<Hop<'a>> {
+        let mut all = self.places();
+        let mut hops: Vec<(&Place, &Place, usize)> = Vec::new();
+        for (leg, times) in summary.legs() {
+            match hops.iter_mut().find(|(from, ..)| *from == &leg.from) {
+                Some((_, to, most)) if times.count() > *most => (*to, *most) = (&leg.to, times.count()),
+                Some(_) => {}
+                None => hops.push((&leg.from, &leg.to, times.count())),
+            }
+        }
+        let of = |(from, to, _)| all.remove(from).map(|loss| (from, Some(to), loss));
+        let mut hops: Vec<Hop<'a>> = hops.into_iter().filter_map(of).collect();
+        let mut ends: Vec<Hop<'a>> = all.into_iter().map(|(place, loss)| (place, None, loss)).collect();
+        ends.retain(|(.., loss)| loss.lost() > 0);
+        ends.sort_by_key(|(place, ..)| *place);
+        hops.extend(ends);
+        hops
+    }
 }
 
 #[cfg(test)]
@@ -199,7 +225,7 @@ mod tests {
 
     fn step(point: Point, netns: u32, time_ns: u64) -> Step {
         let place = Place { point, netns, device: "eth0".into(), function: "".into(), tunnel: Tunnel::None };
-        Step { place, time_ns, cpu: 0, queue_len: 0, route: route(UDP) }
+        Step { place, time_ns, cpu: 0, queue_len: 0, route: route(UDP), was: None }
     }
 
     /// A datagram of 100 bytes that is seen at these places, one microsecond from each to the next.

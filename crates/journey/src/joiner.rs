@@ -68,8 +68,8 @@ impl Marked {
     /// in there. An answer goes back to where the question came from.
     fn is_forwarded_as(&self, s: &Sighting) -> bool {
         let Marked { route, netns, cpu, point, .. } = *self;
-        point == Point::Receive
-            && matches!(s.point, Point::Queue | Point::Xmit)
+        point.is_arrival()
+            && s.point.is_departure()
             && (netns, cpu) == (s.netns, s.cpu)
             && s.time_ns.checked_sub(self.time_ns).is_some_and(|took| took < FORWARDING_NS)
             && !turns_back(&route, &s.route)
@@ -124,11 +124,18 @@ impl Joiner {
         let mark = fresh.then(|| mark(s)).flatten();
         let flow = match known {
             Some((flow, _)) => flow,
-            None => mark.and_then(|mark| self.under_other_addresses(mark, s)).unwrap_or_else(|| {
-                self.next += 1;
-                self.next
-            }),
+            None => {
+                let guessed = |joiner: &mut Self| mark.and_then(|mark| joiner.under_other_addresses(mark, s));
+                self.before_translation(s).or_else(|| guessed(self)).unwrap_or_else(|| {
+                    self.next += 1;
+                    self.next
+                })
+            }
         };
+        if let Some(was) = &s.was {
+            // A socket knows the ends before the translation. Its first bytes come after the first packet.
+            self.routes.entry(**was).or_insert((flow, 0));
+        }
         if fresh {
             self.routes.entry(s.route).or_insert((flow, 0)).1 += 1;
         }
@@ -137,6 +144,13 @@ impl Joiner {
             self.marks.insert(mark, Marked { flow, route, time_ns, netns, cpu, point });
         }
         flow
+    }
+
+    /// The flow of the addresses that the kernel has translated.
+    fn before_translation(&mut self, s: &Sighting) -> Option<u32> {
+        let (flow, _) = *self.routes.get(s.was.as_deref()?)?;
+        self.counts.translated += 1;
+        Some(flow)
     }
 
     /// The flow to which a new route belongs, because the same bytes were seen just before.

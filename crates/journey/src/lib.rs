@@ -27,7 +27,7 @@ mod position;
 mod summary;
 
 pub use acknowledgements::Acknowledgements;
-pub use flows::{FlowSum, Flows, Loss, MOST_FLOWS};
+pub use flows::{FlowSum, Flows, Hop, Loss, MOST_FLOWS, UNDER_WAY_NS};
 pub use histogram::Histogram;
 pub use joiner::{Counts, Joiner, Settings};
 pub use live::{Heat, Live, SECONDS};
@@ -77,6 +77,9 @@ pub struct Step {
     pub queue_len: u32,
     /// Addresses and ports of the sender and the receiver at this point; address translation changes them.
     pub route: Route,
+    /// Addresses and ports with which it came to this network namespace, if conntrack has translated them there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub was: Option<Box<Route>>,
 }
 
 /// The end of a packet that the kernel dropped.

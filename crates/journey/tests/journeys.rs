@@ -320,3 +320,42 @@ fn a_flood_of_equal_datagrams_is_joined_in_time() {
     assert_eq!(journeys.iter().filter(|j| j.dropped.is_some()).count(), all / 10);
     assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
 }
+
+#[test]
+fn the_kernels_word_on_a_translation_joins_what_nothing_else_would() {
+    // Equal datagrams of two senders, both ends translated, long on their way: the payload tells nothing.
+    let from = |n: u8| Route { source: [10, 1, 0, n].into(), destination: [10, 3, 0, n].into(), ..route(UDP) };
+    let to = |n: u8| {
+        let (source, destination) = ([10, 2, 0, 1].into(), [10, 2, 0, 9].into());
+        Route { source, source_port: 40_000 + u16::from(n), destination, destination_port: 81, protocol: UDP }
+    };
+    let (mut sightings, mut us) = (Vec::new(), 0);
+    for n in [1, 2] {
+        sightings.push(Sighting { route: from(n), ..udp(us, Point::Receive, 2, 7) });
+        us += 1000;
+    }
+    for n in [2, 1] {
+        let was = Some(from(n).into());
+        sightings.push(Sighting { route: to(n), was, ..udp(us, Point::Queue, 2, 7) });
+        us += 1000;
+    }
+    let journeys = joined(&sightings);
+    assert_eq!(journeys.len(), 2, "{journeys:?}");
+    for (journey, n) in journeys.iter().zip([1, 2]) {
+        assert_eq!((journey.route, points(journey)), (from(n), vec![Point::Receive, Point::Queue]));
+        let [_, behind] = &journey.steps[..] else { panic!("{journey:?}") };
+        assert_eq!((behind.route, behind.was.as_deref()), (to(n), Some(&from(n))));
+    }
+}
+
+#[test]
+fn what_a_socket_gives_belongs_to_the_flow_that_its_own_host_has_translated() {
+    let asked = Route { destination: [10, 9, 0, 9].into(), ..route(TCP) };
+    let was = Some(asked.into());
+    let syn = Sighting { flags: SYN, was: was.clone(), ..tcp(0, Point::Queue, 1, "eth0", 999, 0) };
+    let given = Sighting { route: asked, ..tcp(100, Point::Send, 1, "", 1000, 50) };
+    let queued = Sighting { was, ..tcp(110, Point::Queue, 1, "eth0", 1000, 50) };
+    let journeys = joined(&[syn, given, queued]);
+    let data = journeys.iter().find(|journey| journey.len == 50).unwrap();
+    assert_eq!((data.route, points(data)), (asked, vec![Point::Send, Point::Queue]));
+}

@@ -33,11 +33,15 @@ listed_enum! {
         Function = 10,
         /// A program has come to a function that the user names: a mark in time, without a packet.
         Mark = 11,
+        /// Given to a chosen device, by a program of that device: before its queue.
+        Egress = 12,
+        /// Came out of a chosen device, by a program of that device.
+        Ingress = 13,
     }
 }
 
 impl Point {
-    /// The points that need no name of a function.
+    /// The points that need no name of a function or a device.
     pub const FIXED: [Point; 9] = [
         Point::Send,
         Point::Queue,
@@ -64,7 +68,19 @@ impl Point {
             Point::Resent => "resent",
             Point::Function => "function",
             Point::Mark => "mark",
+            Point::Egress => "egress",
+            Point::Ingress => "ingress",
         }
+    }
+
+    /// Whether the packet has just come out of a device.
+    pub fn is_arrival(self) -> bool {
+        matches!(self, Point::Receive | Point::Ingress)
+    }
+
+    /// Whether the packet is about to be sent by a device.
+    pub fn is_departure(self) -> bool {
+        matches!(self, Point::Egress | Point::Queue | Point::Xmit)
     }
 
     /// Whether the packet itself is seen here; at the others, only its connection.
@@ -236,6 +252,9 @@ pub struct Sighting {
     pub reason: u32,
     /// Packets that wait in the device's queue; known at [`Point::Queue`].
     pub queue_len: u32,
+    /// The addresses and ports with which it came to its network namespace, if conntrack has translated them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<Box<Route>>,
     /// Its headers, if the program asks for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<Box<Headers>>,

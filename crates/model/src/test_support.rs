@@ -36,6 +36,7 @@ pub fn sighting(protocol: u8, seq: u32, len: u32) -> Sighting {
         reason: 0,
         queue_len: 0,
         headers: None,
+        was: None,
         stack: [].into(),
     }
 }

@@ -1,7 +1,7 @@
 //! Capture files → [`Event`]s. It needs no privilege, no libbpf and no clock.
 //!
 //! The modules in the order of the data flow: [`file`] (pcap, pcapng, gzip → frames) → [`packet`] (links, tunnels,
-//! fragments → TCP segments and UDP datagrams) → [`tcp`] and [`udp`] (segments → the bytes of each direction, in
+//! fragments → TCP segments, UDP datagrams and ICMP) → [`tcp`] and [`udp`] (segments → the bytes of each direction, in
 //! order).
 //!
 //! Events have the view of the *client's* process: bytes from client to server are
@@ -23,6 +23,7 @@ mod udp;
 
 pub use error::PcapError;
 pub use live::{Live, LiveFrame};
+pub use packet::{About, Icmp};
 pub use stats::Stats;
 
 use file::{Frame, Source};

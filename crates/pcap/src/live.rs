@@ -1,7 +1,7 @@
 //! Frames that come one by one, from a device that is mirrored, → the same [`Event`]s as those of a file.
 
 use crate::file::Frame;
-use crate::packet::{Dissector, Link, Transported};
+use crate::packet::{Dissector, Icmp, Link, Transported};
 use crate::stats::Stats;
 use crate::{tcp, udp, Limits};
 use wirespan_model::packet::Passage;
@@ -12,19 +12,22 @@ pub(crate) struct Sockets {
     dissector: Dissector,
     pub(crate) tcp: tcp::Table,
     udp: udp::Table,
+    /// Messages of ICMP in the last frame.
+    icmp: Vec<Icmp>,
     pub(crate) next_socket: u64,
 }
 
 impl Sockets {
     pub(crate) fn new(limits: Limits, next_socket: u64) -> Self {
         let (tcp, udp) = (tcp::Table::new(limits), udp::Table::new(limits.flows));
-        Sockets { dissector: Dissector::new(limits.fragment_bytes), tcp, udp, next_socket }
+        Sockets { dissector: Dissector::new(limits.fragment_bytes), tcp, udp, icmp: Vec::new(), next_socket }
     }
 
     pub(crate) fn frame(&mut self, frame: &Frame, stats: &mut Stats, sink: &mut dyn FnMut(Event)) {
         stats.packets += 1;
         stats.bytes += frame.data.len() as u64;
-        let Sockets { dissector, tcp, udp, next_socket } = self;
+        let Sockets { dissector, tcp, udp, icmp, next_socket } = self;
+        icmp.clear();
         let mut events = 0;
         let mut emit = |event| {
             events += 1;
@@ -33,6 +36,7 @@ impl Sockets {
         dissector.dissect(frame, stats, &mut |transported, stats| match transported {
             Transported::Tcp(segment) => tcp.segment(&segment, next_socket, stats, &mut emit),
             Transported::Udp(datagram) => udp.datagram(&datagram, next_socket, stats, &mut emit),
+            Transported::Icmp(message) => icmp.push(message),
         });
         stats.events += events;
     }
@@ -82,6 +86,11 @@ impl Live {
         self.frame.data.clear();
         self.frame.data.extend_from_slice(data);
         self.sockets.frame(&self.frame, &mut self.stats, sink);
+    }
+
+    /// The messages of ICMP in the last frame, those in tunnels, too; of one that came in fragments, with the last one.
+    pub fn icmp(&self) -> &[Icmp] {
+        &self.sockets.icmp
     }
 
     /// The segments since this was last called, if [`Limits::passages`] asks for them.

@@ -13,6 +13,8 @@ pub struct Stats {
     pub segments: u64,
     /// UDP datagrams understood.
     pub datagrams: u64,
+    /// Messages of ICMP understood.
+    pub icmp: u64,
     /// TCP connections and pairs of UDP ends.
     pub flows: u64,
     /// Events emitted.
@@ -34,6 +36,7 @@ impl Stats {
             ("bytes".to_string(), self.bytes),
             ("segments".to_string(), self.segments),
             ("datagrams".to_string(), self.datagrams),
+            ("icmp".to_string(), self.icmp),
             ("flows".to_string(), self.flows),
             ("events".to_string(), self.events),
         ];

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tower::ServiceExt;
 use wirespan_model::event::Role;
 use wirespan_model::{Flow, FlowCounts, FlowKey, Transport};
-use wirespan_view::{router, AgentStatus, Hosts, ViewState};
+use wirespan_view::{router, AgentStatus, Counter, Hosts, Stage, ViewState};
 
 const NOW: u64 = 1_800_000_000_000_000_000;
 const DAY: &str = "from=0&to=2100000000000000000";
@@ -279,6 +279,20 @@ async fn status_metrics_health() {
     let status = ok(&app, "/api/v1/status").await;
     assert_eq!(status["agent"]["mode"], "test");
     assert!(status["store"]["spans"].as_u64().unwrap() > 1000);
+    // What the store forgot is told once, also where the process has no stage for it.
+    assert!(status["store"].get("dropped").is_none(), "{status}");
+    let stores = |status: &Value| {
+        let stages = status["agent"]["stages"].as_array().unwrap().iter();
+        stages.filter(|stage| stage["name"] == "store").cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(stores(&status).len(), 1, "{status}");
+    let own = || {
+        let counters = vec![Counter::new("dropped_old", 5, true)];
+        AgentStatus { stages: vec![Stage { name: "store".into(), counters }], ..AgentStatus::default() }
+    };
+    let told = ok(&router(state().with_status(Arc::new(own))), "/api/v1/status").await;
+    assert_eq!(stores(&told).len(), 1, "{told}");
+    assert_eq!(stores(&told)[0]["counters"][0]["value"], 5);
     get(&app, "/api/v1/trace/xyz").await;
     let (_, metrics) = get(&app, "/metrics").await;
     let metrics = metrics.as_str().unwrap();

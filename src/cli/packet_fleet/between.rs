@@ -1,6 +1,6 @@
 //! Times between agents, each with its error, and what is known of their clocks.
 
-use super::{list, number, place, shown, Format};
+use super::{list, loss, number, place, shown, Format};
 use crate::packet::time;
 use anyhow::Result;
 use serde_json::Value;
@@ -12,7 +12,8 @@ pub(in crate::cli) fn told(view: &Value, format: Format, out: &mut String) -> Re
     if format == Format::Text {
         return tables(view, out);
     }
-    for (kind, key) in [("between", "between"), ("clock", "clocks")] {
+    let tables = [("between", "between"), ("clock", "clocks"), ("loss_between", "loss"), ("flow_of_all", "flows")];
+    for (kind, key) in tables {
         for row in list(&view[key]) {
             let mut row = row.clone();
             row["kind"] = kind.into();
@@ -41,6 +42,7 @@ pub(super) fn tables(view: &Value, out: &mut String) -> Result<()> {
             )?;
         }
     }
+    loss::between(view, out)?;
     list(&view["clocks"]).try_for_each(|clock| Ok::<_, anyhow::Error>(writeln!(out, "{}", differs(clock))?))?;
     list(&view["agents"]).try_for_each(|agent| match agent["met"].is_object() && agent["state"] != "refused" {
         true => Ok(writeln!(out, "{:<20} {}", shown(&agent["agent"]), met(&agent["met"]))?),

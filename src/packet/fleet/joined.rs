@@ -1,13 +1,13 @@
 //! Packets that several agents recorded → the tables that a server has of them while they come.
 
 use super::super::board::place;
-use super::super::Names;
+use super::super::{Action, Names};
 use super::met::Met;
 use super::stays::Gathered;
 use serde_json::{json, Value};
 use wirespan_journey::Journey;
 use wirespan_model::packet::Sighting;
-use wirespan_view::fleet::FleetAgent;
+use wirespan_view::fleet::{FleetAgent, FleetView};
 
 /// Journeys that are handed on together: fewer than are left out for their number.
 const TOGETHER: usize = 10_000;
@@ -24,10 +24,12 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    pub(crate) fn of(agents: &[&str]) -> Self {
+    /// `None` if the actions need no join, or if there is one agent only.
+    pub(crate) fn of(agents: &[&str], actions: &[Action]) -> Option<Self> {
+        let met = Met::of(actions).filter(|_| agents.len() > 1)?;
         let named = |agent: &&str| FleetAgent { agent: (*agent).to_owned(), ..FleetAgent::default() };
         let (gathered, agents) = (agents.iter().map(|_| Gathered::default()).collect(), agents.iter().map(named));
-        Joined { met: Met::default(), gathered, agents: agents.collect(), first_ns: None, now_ms: 0, any: false }
+        Some(Joined { met, gathered, agents: agents.collect(), first_ns: None, now_ms: 0, any: false })
     }
 
     /// Takes a sighting, in the order in which they were written.
@@ -64,7 +66,9 @@ impl Joined {
     /// The tables, as a server gives them.
     pub(crate) fn show(mut self) -> Value {
         self.met.finish();
-        let (between, clocks) = self.met.show(&mut self.agents);
-        json!({"between": between, "clocks": clocks, "agents": self.agents})
+        let mut view = FleetView { agents: self.agents, ..FleetView::default() };
+        self.met.show(&mut view);
+        let FleetView { between, clocks, loss, agents, .. } = view;
+        json!({"between": between, "clocks": clocks, "loss": loss, "agents": agents})
     }
 }

@@ -1,20 +1,23 @@
 //! Packets that several agents saw, as the view shows them.
 
-use super::super::board::heat;
+use super::super::board::{heat, ROWS};
+use super::super::report::ends;
+use super::super::Action;
+use super::loss::{self, Lost};
 use super::stays::Stays;
 use std::collections::HashMap;
 use std::time::Instant;
-use wirespan_journey::meeting::{Between, Compared, Meeting, Passage, Sight, Stay};
-use wirespan_view::fleet::{BetweenView, ClockView, FleetAgent, MetView};
-use wirespan_view::packets::PacketPlace;
+use wirespan_journey::meeting::{Between, Compared, Departed, Meeting, Passage, Sight, Stay};
+use wirespan_view::fleet::{BetweenView, ClockView, FleetAgent, FleetView, LostBetween, MetView};
+use wirespan_view::packets::{FlowEnds, LossView, PacketPlace};
 use wirespan_view::TimeView;
 
 /// How often packets are joined, ms.
 const TURN_EVERY_MS: u64 = 500;
 /// Places of all agents at most.
 const PLACES: usize = 10_000;
-/// Rows of a table at most.
-const ROWS: usize = 100;
+/// Actions for which agents have to tell how their packets came and went.
+const MEETS: [Action; 3] = [Action::Latency, Action::Loss, Action::Flows];
 
 /// Joins what agents tell of their packets. Agents go by the number of their order.
 pub(super) struct Met {
@@ -23,20 +26,47 @@ pub(super) struct Met {
     places: Vec<PacketPlace>,
     begun: Instant,
     turned_ms: u64,
-}
-
-impl Default for Met {
-    fn default() -> Self {
-        let (begun, meeting) = (Instant::now(), Meeting::default());
-        Met { meeting, numbers: HashMap::new(), places: Vec::new(), begun, turned_ms: 0 }
-    }
+    actions: Vec<Action>,
 }
 
 impl Met {
+    /// For these actions; `None` if they need no such join.
+    pub(super) fn of(actions: &[Action]) -> Option<Self> {
+        if !MEETS.iter().any(|action| actions.contains(action)) {
+            return None;
+        }
+        let (begun, meeting, actions) = (Instant::now(), Meeting::default(), actions.to_vec());
+        Some(Met { meeting, numbers: HashMap::new(), places: Vec::new(), begun, turned_ms: 0, actions })
+    }
+
+    /// From now on these are the actions. What was joined stays.
+    pub(super) fn act(&mut self, actions: &[Action]) {
+        self.actions = actions.to_vec();
+    }
+
+    fn has(&self, action: Action) -> bool {
+        self.actions.contains(&action)
+    }
+
     /// Takes what an agent tells. Returns how much of it could not be read.
     pub(super) fn take(&mut self, agent: usize, told: &Stays) -> u64 {
-        let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.take_at(agent, told, now_ms)
+        self.take_at(agent, told, self.now_ms())
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Joins what has waited long enough, also if agents tell of no more packets.
+    pub(super) fn turn(&mut self) {
+        self.turn_at(self.now_ms());
+    }
+
+    fn turn_at(&mut self, now_ms: u64) {
+        if now_ms.saturating_sub(self.turned_ms) >= TURN_EVERY_MS {
+            self.turned_ms = now_ms;
+            self.meeting.turn(now_ms);
+        }
     }
 
     /// As [`Met::take`]; `now_ms` is a time that goes on.
@@ -59,10 +89,7 @@ impl Met {
                 _ => self.meeting.left_out(host, 1),
             }
         }
-        if now_ms.saturating_sub(self.turned_ms) >= TURN_EVERY_MS {
-            self.turned_ms = now_ms;
-            self.meeting.turn(now_ms);
-        }
+        self.turn_at(now_ms);
         malformed
     }
 
@@ -84,22 +111,73 @@ impl Met {
         self.meeting.finish();
     }
 
-    /// The tables, and for each agent what became of its packets.
-    pub(super) fn show(&mut self, agents: &mut [FleetAgent]) -> (Vec<BetweenView>, Vec<ClockView>) {
-        for (host, agent) in (0u32..).zip(agents.iter_mut()) {
+    /// Puts the tables into `view`, and for each agent what became of its packets.
+    pub(super) fn show(&mut self, view: &mut FleetView) {
+        for (host, agent) in (0u32..).zip(view.agents.iter_mut()) {
             agent.met = Some(met(&self.meeting, host));
         }
-        let name = |host: u32| agents.get(host as usize).map(|agent| agent.agent.clone()).unwrap_or_default();
-        let place = |number: u32| self.places.get(number as usize).cloned().unwrap_or_default();
+        if self.has(Action::Latency) {
+            (view.between, view.clocks) = self.times(&view.agents);
+        }
+        if self.has(Action::Loss) {
+            view.loss = self.losses(&view.agents);
+        }
+        if self.has(Action::Flows) {
+            loss::flows(view, &self.lost_flows());
+        }
+    }
+
+    fn place(&self, number: u32) -> PacketPlace {
+        self.places.get(number as usize).cloned().unwrap_or_default()
+    }
+
+    /// What left agents and did not arrive at others.
+    fn losses(&self, agents: &[FleetAgent]) -> Vec<LostBetween> {
+        let row = |((host, place), of): ((u32, u32), &Departed)| {
+            let to = of.mostly();
+            LostBetween {
+                from_agent: name(agents, host),
+                from: self.place(place),
+                to_agent: to.map(|(host, _)| name(agents, host)).unwrap_or_default(),
+                to: to.map(|(_, place)| self.place(place)),
+                loss: LossView {
+                    packets: of.packets,
+                    went_on: of.reached,
+                    dropped: 0,
+                    missing: of.missing,
+                    under_way: of.unknown(),
+                },
+                at_most: loss::is_at_most(agents, host as usize),
+            }
+        };
+        self.meeting.departed().filter(|(_, of)| of.reached > 0).take(ROWS).map(row).collect()
+    }
+
+    /// What was lost between agents, by flow.
+    fn lost_flows(&self) -> HashMap<Option<FlowEnds>, Lost> {
+        let mut all: HashMap<Option<FlowEnds>, Lost> = HashMap::new();
+        for (route, of) in self.meeting.departed_flows() {
+            let flow = route.map(|route| {
+                let [protocol, source, destination] = ends(route);
+                FlowEnds { protocol, source, destination }
+            });
+            all.entry(flow).or_default().add(of);
+        }
+        all
+    }
+
+    /// Times between agents, and how their clocks differ.
+    fn times(&self, agents: &[FleetAgent]) -> (Vec<BetweenView>, Vec<ClockView>) {
+        let name = |host: u32| name(agents, host);
         let between = |(passage, of): (&Passage, &Between)| {
             let ((from, left), (to, came)) = *passage;
             let quantiles = of.quantiles([0.5, 0.99, 0.999]).map(|all| all.map(TimeView::from));
             let quantile = |n: usize| quantiles.and_then(|all| all.get(n).copied());
             BetweenView {
                 from_agent: name(from),
-                from: place(left),
+                from: self.place(left),
                 to_agent: name(to),
-                to: place(came),
+                to: self.place(came),
                 packets: of.packets(),
                 unknown: of.unknown(),
                 p50: quantile(0),
@@ -123,6 +201,10 @@ impl Met {
         let between = self.meeting.passages().take(ROWS).map(between).collect();
         (between, self.meeting.clocks().take(ROWS).map(clock).collect())
     }
+}
+
+fn name(agents: &[FleetAgent], host: u32) -> String {
+    agents.get(host as usize).map(|agent| agent.agent.clone()).unwrap_or_default()
 }
 
 fn met(meeting: &Meeting, host: u32) -> MetView {

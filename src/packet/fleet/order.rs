@@ -1,7 +1,7 @@
 //! Orders of clients: to run, change or end a packet program on agents.
 
 use super::super::run::{checked, whose};
-use super::super::{Action, Program};
+use super::super::Program;
 use super::called::{named, wanted};
 use super::met::Met;
 use super::{Ask, Asked, Collected, Fleet, NO_AGENT};
@@ -28,12 +28,14 @@ impl Fleet {
                 return Err(("change", "this program has ended, so it cannot be changed".into()));
             }
             let elapsed = collected.started.map(|at| at.elapsed()).unwrap_or_default();
-            let meets = program.actions.contains(&Action::Latency) && collected.agents.len() > 1;
+            let met = Met::of(&program.actions).filter(|_| collected.agents.len() > 1);
+            let meets = met.is_some();
             collected.program.clone_from(&order.program);
             collected.limit = elapsed + program.time;
             collected.changes += 1;
-            if meets {
-                collected.met.get_or_insert_default();
+            match &mut collected.met {
+                Some(met) => met.act(&program.actions),
+                none => *none = met,
             }
             let running = collected.agents.iter_mut().filter(|agent| !agent.is_done());
             let asked = running.map(|agent| {
@@ -117,7 +119,8 @@ impl FleetSource for Fleet {
                 Asked { session: *session, shown, heard: now, next_line: 0, under_way: 0 }
             });
             // One agent alone has nobody whom its packets could meet.
-            meets = program.actions.contains(&Action::Latency) && chosen.len() > 1;
+            let met = Met::of(&program.actions).filter(|_| chosen.len() > 1);
+            meets = met.is_some();
             *collected = Collected {
                 number: self.number(),
                 program: order.program.clone(),
@@ -125,7 +128,7 @@ impl FleetSource for Fleet {
                 limit: program.time,
                 agents: asked.collect(),
                 fetched: Some(now),
-                met: meets.then(Met::default),
+                met,
                 ..Collected::default()
             };
             collected.number

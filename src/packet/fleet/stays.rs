@@ -156,6 +156,7 @@ mod tests {
             cpu: 0,
             queue_len: 0,
             route: sighting(TCP, seq, 10).route,
+            was: None,
         };
         let steps: Vec<Step> = (0u64..).zip(points).map(step).collect();
         Journey { route: steps[0].route, seq, len: 10, number: u64::from(seq) + 9, attempt: 1, steps, dropped: None }

@@ -1,6 +1,6 @@
 //! What is done with packets, and where: a word, or a key with its value (`snap: 64`).
 
-use super::values::{Function, Snap, Written};
+use super::values::{Device, Function, Snap, Written};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -45,6 +45,8 @@ pub(super) enum Place {
     Kprobe(String),
     /// A function of a program.
     Uprobe(Mark),
+    /// A device, at both directions, by programs of its own.
+    Tc(String),
 }
 
 /// A word, or a key with its value.
@@ -97,8 +99,9 @@ impl Item for Place {
         "resent",
         "kprobe: FUNCTION",
         "uprobe: PATH:FUNCTION",
+        "tc: DEVICE",
     ];
-    const KEYS: &'static [&'static str] = &["kprobe", "uprobe"];
+    const KEYS: &'static [&'static str] = &["kprobe", "uprobe", "tc"];
 
     fn of_word(word: &str) -> Option<Self> {
         Point::FIXED.into_iter().find(|point| point.as_str() == word).map(Place::At)
@@ -108,6 +111,7 @@ impl Item for Place {
         match key {
             "kprobe" => Ok(Some(Place::Kprobe(map.next_value::<Written<Function>>()?.0 .0))),
             "uprobe" => Ok(Some(Place::Uprobe(map.next_value::<Written<Mark>>()?.0))),
+            "tc" => Ok(Some(Place::Tc(map.next_value::<Written<Device>>()?.0 .0))),
             _ => Ok(None),
         }
     }

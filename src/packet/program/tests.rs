@@ -90,6 +90,20 @@ fn actions_and_points_may_have_a_value() {
 }
 
 #[test]
+fn a_device_has_a_hook_of_its_own_in_each_chosen_namespace() {
+    let program = Program::parse("where: [{tc: eth0}, tcp]\nfilter: {netns: /proc/self/ns/net}\n").expect("valid");
+    assert!(!program.names_functions(), "a page may name devices");
+    let own = std::process::id();
+    let options = program.options(&[format!("pid:{own}")]).expect("valid");
+    assert_eq!(options.points, [Point::Egress, Point::Ingress, Point::Tcp]);
+    let netns: Vec<_> = options.devices.iter().map(|device| device.netns.display().to_string()).collect();
+    assert_eq!(netns, ["/proc/self/ns/net".to_owned(), format!("/proc/{own}/ns/net")]);
+    let wrong = |text: &str| format!("{:#}", Program::parse(text).expect_err("wrong"));
+    assert!(wrong("where:\n- tc: 'eth 0'\n").contains("the name of one device, such as eth0 at line 2"));
+    assert!(wrong("where:\n- tc: a-name-of-sixteen\n").contains("the name of one device"));
+}
+
+#[test]
 fn a_wrong_item_of_a_list_is_told_with_its_line() {
     let wrong = |text: &str| format!("{:#}", Program::parse(text).expect_err("wrong"));
     assert_eq!(wrong("action:\n- record\n- snapp: 4\n"), "line 3: unknown key `snapp`; did you mean `snap`?");

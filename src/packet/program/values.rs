@@ -107,6 +107,22 @@ impl Text for Function {
     }
 }
 
+/// The name of a device.
+#[derive(Clone, Debug)]
+pub(super) struct Device(pub(super) String);
+
+impl Text for Device {
+    const EXPECTED: &'static str = "the name of a device";
+
+    fn read(text: &str) -> Result<Self> {
+        let is_name = (1..16).contains(&text.len()) && !text.contains(|c: char| c == '/' || c.is_whitespace());
+        match is_name {
+            true => Ok(Device(text.to_owned())),
+            false => bail!("`tc: {text}`: write the name of one device, such as eth0"),
+        }
+    }
+}
+
 impl Text for Mark {
     const EXPECTED: &'static str = "the path of a program and its function";
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{json, Value};
 use std::fmt::Write as _;
 use std::time::Duration;
-use wirespan_journey::{Flows, Loss, Place, Summary, MOST_FLOWS};
+use wirespan_journey::{Flows, Hop, Loss, Summary, MOST_FLOWS};
 
 /// Flows in a table of text at most: those with the most bytes.
 const SHOWN: usize = 50;
@@ -15,32 +15,8 @@ fn percent(loss: &Loss) -> String {
     format!("{:.2} %", loss.share() * 100.0)
 }
 
-/// A place, the one to which most packets go on from there, and what became of all.
-type Hop<'a> = (&'a Place, Option<&'a Place>, Loss);
-
-/// The places from which packets go on, in the order of the way; then those at which packets only end, as far as the
-/// kernel dropped some.
-fn hops<'a>(flows: &'a Flows, summary: &'a Summary) -> Vec<Hop<'a>> {
-    let mut all = flows.places();
-    let mut hops: Vec<(&Place, &Place, usize)> = Vec::new();
-    for (leg, times) in summary.legs() {
-        match hops.iter_mut().find(|(from, ..)| *from == &leg.from) {
-            Some((_, to, most)) if times.count() > *most => (*to, *most) = (&leg.to, times.count()),
-            Some(_) => {}
-            None => hops.push((&leg.from, &leg.to, times.count())),
-        }
-    }
-    let mut hops: Vec<Hop<'a>> =
-        hops.into_iter().filter_map(|(from, to, _)| all.remove(from).map(|loss| (from, Some(to), loss))).collect();
-    let mut ends: Vec<Hop<'a>> = all.into_iter().map(|(place, loss)| (place, None, loss)).collect();
-    ends.retain(|(.., loss)| loss.lost() > 0);
-    ends.sort_by_key(|(place, ..)| *place);
-    hops.extend(ends);
-    hops
-}
-
 pub(super) fn loss_table(flows: &Flows, summary: &Summary, names: &Names, out: &mut String) -> Result<()> {
-    let hops = hops(flows, summary);
+    let hops = flows.hops(summary);
     if hops.is_empty() {
         return Ok(());
     }
@@ -64,7 +40,7 @@ fn told(loss: &Loss) -> Value {
 
 pub(super) fn loss_lines(flows: &Flows, summary: &Summary) -> Vec<Value> {
     let line = |(from, to, loss): &Hop<'_>| json!({"kind": "loss", "place": from, "next": to, "loss": told(loss)});
-    hops(flows, summary).iter().map(line).collect()
+    flows.hops(summary).iter().map(line).collect()
 }
 
 fn mbit(bytes: u64, took: Duration) -> f64 {

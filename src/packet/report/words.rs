@@ -23,37 +23,34 @@ pub(crate) fn counted(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-pub(super) fn route(route: &Route) -> String {
-    if route.protocol == NOT_IP {
-        return frame(route);
-    }
-    let name = match route.protocol {
-        6 => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        1 => "icmp".to_owned(),
-        58 => "icmpv6".to_owned(),
-        other => format!("protocol {other}"),
+/// The protocol of a flow and its two ends: `tcp`, `10.0.0.1:40000`, `10.0.0.2:80`. Of a frame that is not of IP and
+/// not of ARP, no ends are known.
+pub(crate) fn ends(route: &Route) -> [String; 3] {
+    let name = match (route.protocol, route.source_port) {
+        (NOT_IP, ETHER_ARP) => "arp".to_owned(),
+        (NOT_IP, kind) => return [format!("frame 0x{kind:04x}"), String::new(), String::new()],
+        (6, _) => "tcp".to_owned(),
+        (17, _) => "udp".to_owned(),
+        (1, _) => "icmp".to_owned(),
+        (58, _) => "icmpv6".to_owned(),
+        (other, _) => format!("protocol {other}"),
     };
     let end = |ip, port| match route.protocol {
         6 | 17 => std::net::SocketAddr::new(ip, port).to_string(),
         _ => ip.to_string(),
     };
-    let (from, to) = (end(route.source, route.source_port), end(route.destination, route.destination_port));
-    format!("{name} {from} → {to}")
+    [name, end(route.source, route.source_port), end(route.destination, route.destination_port)]
 }
 
-/// A frame that is not of IP.
-fn frame(route: &Route) -> String {
-    let Route { source, destination, source_port: kind, destination_port: operation, .. } = route;
-    if *kind != ETHER_ARP {
-        return format!("frame 0x{kind:04x}");
+pub(super) fn route(route: &Route) -> String {
+    let [name, from, to] = ends(route);
+    match (route.protocol, route.destination_port) {
+        (NOT_IP, _) if from.is_empty() => name,
+        (NOT_IP, 1) => format!("{name} {from} asks for {to}"),
+        (NOT_IP, 2) => format!("{name} {from} answers {to}"),
+        (NOT_IP, other) => format!("{name} {from} operation {other} to {to}"),
+        _ => format!("{name} {from} → {to}"),
     }
-    let operation = match operation {
-        1 => "asks for".to_owned(),
-        2 => "answers".to_owned(),
-        other => format!("operation {other} to"),
-    };
-    format!("arp {source} {operation} {destination}")
 }
 
 /// Bytes as `45 00 00 54`.
@@ -108,8 +105,13 @@ pub(super) fn describe(journey: &Journey, names: &Names, reason: &Reason<'_>, ou
         if step.queue_len > 0 {
             write!(out, ", {} wait in the queue", step.queue_len)?;
         }
-        if step.route != shown {
-            write!(out, ", now {}", route(&step.route))?;
+        // The first place may be behind the translation.
+        if step.route != shown || (step.was.is_some() && step.time_ns == journey.start_ns()) {
+            match &step.was {
+                // By the kernel's own word, between the place before and this one.
+                Some(was) => write!(out, ", conntrack has made {} of {}", route(&step.route), route(was))?,
+                None => write!(out, ", now {}", route(&step.route))?,
+            }
             shown = step.route;
         }
         writeln!(out)?;

@@ -52,6 +52,9 @@ const fleet = (agents: Record<string, LegView[]>, crossings: BetweenView[]): Fle
   lost_lines: 0,
   between: crossings,
   clocks: [],
+  loss: [],
+  flows: [],
+  flows_left_out: 0,
 });
 const [queue, xmit, receive, copied] = [
   at("queue", "eth0"),

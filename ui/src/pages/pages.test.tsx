@@ -13,7 +13,7 @@ const found: TraceList = {
 const status = (store: Partial<StatusView["store"]> = {}): StatusView => ({
   version: "0.1.0",
   now_ns: "1795297683000000000",
-  store: { spans: 0, disk_bytes: 0, refused: 0, dropped: [], damaged: [], ...store },
+  store: { spans: 0, disk_bytes: 0, refused: 0, damaged: [], ...store },
   agent: {
     mode: "up",
     targets: "pid 7",
@@ -395,7 +395,9 @@ describe("map and status", () => {
 
   test("losses and notes are seen", async () => {
     const dropped = [{ name: "disk full", value: 4, loss: true, todo: "give it room" }];
-    show("/status", { "/api/v1/status": status({ spans: 5, dropped }) });
+    const told = status({ spans: 5 });
+    const stages = [...told.agent.stages, { name: "store", counters: dropped }];
+    show("/status", { "/api/v1/status": { ...told, agent: { ...told.agent, stages } } });
     expect(await screen.findByText("no kprobes here")).toBeTruthy();
     expect(screen.getByText("Lost").nextElementSibling?.textContent).toBe("7");
     expect(screen.getByRole("table", { name: "capture" }).textContent).toContain("ring full3");

@@ -17,4 +17,7 @@ export const nothing = (state: PacketsView["state"]): PacketsView => ({
   places: [],
   legs: [],
   drops: [],
+  loss: [],
+  flows: [],
+  flows_left_out: 0,
 });

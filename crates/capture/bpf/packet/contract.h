@@ -16,6 +16,8 @@ enum ws_packet_point {
 	WS_P_RESENT = 8,   /* TCP has sent the segment again */
 	WS_P_FUNCTION = 9, /* a function of the kernel that the user names; `reason` is its number */
 	WS_P_MARK = 10,	   /* a program has called a function that the user names, see below */
+	WS_P_EGRESS = 11,  /* given to a chosen device, before WS_P_QUEUE */
+	WS_P_INGRESS = 12, /* came out of a chosen device, after WS_P_RECEIVE */
 };
 
 enum ws_packet_kind {
@@ -88,19 +90,32 @@ struct ws_packet {
 };
 _Static_assert(sizeof(struct ws_packet) == 96, "ws_packet");
 
+/* Behind the packet and what else is told: the ends with which it came to its namespace, if they were others. */
+struct ws_packet_was {
+	__u8 source[16];
+	__u8 destination[16];
+	__u16 source_port;
+	__u16 destination_port;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct ws_packet_was) == 40, "ws_packet_was");
+
 /* Bytes of headers and places of a stack that are taken at most. */
 enum ws_packet_most {
 	WS_M_HEADERS = 192,
 	WS_M_STACK = 24,
 };
 
-/* What follows a packet if the program asks for it; then WS_M_HEADERS bytes and WS_M_STACK places. */
+/*
+ * What follows a packet if the program asks for it; then WS_M_HEADERS bytes, WS_M_STACK places and a struct
+ * ws_packet_was. Else only the latter follows, or nothing.
+ */
 struct ws_packet_more {
 	__u32 frame;  /* length of the whole frame, with its link header if that was taken */
 	__u8 link;    /* bytes of the link header */
 	__u8 headers; /* bytes that were taken: link, network and transport headers */
 	__u8 stack;   /* places of the stack that are in use */
-	__u8 pad;
+	__u8 was;     /* whether a struct ws_packet_was follows that is in use */
 };
 _Static_assert(sizeof(struct ws_packet_more) == 8, "ws_packet_more");
 

@@ -18,8 +18,10 @@
 #include "packet/plain.h"
 #include "packet/parse.h"
 #include "packet/other.h"
+#include "packet/translated.h"
 #include "packet/tell.h"
 #include "packet/points.h"
 #include "packet/named.h"
+#include "packet/tc.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -8,6 +8,12 @@ struct packet_and_more {
 	struct ws_packet_more more;
 	__u8 headers[WS_M_HEADERS];
 	__u64 stack[WS_M_STACK];
+	struct ws_packet_was was;
+};
+
+struct packet_and_was {
+	struct ws_packet packet;
+	struct ws_packet_was was;
 };
 
 /* Where the network header is. A device that receives has set skb->data to it. */
@@ -55,19 +61,40 @@ static __always_inline void take_headers(struct packet_and_more *m, struct sk_bu
 	m->more.link = n < link ? n : link;
 }
 
-/* `skb` may be NULL: then no headers are at hand. */
-static __always_inline int tell(void *ctx, struct ws_packet *p, struct sk_buff *skb)
+/* Tells the packet, and with which ends it came if conntrack has translated them. */
+static __always_inline int tell_plain(struct ws_packet *p, __u64 nfct)
 {
-	struct packet_and_more *m;
-	long bytes;
+	struct packet_and_was *t;
+	struct ws_packet_was was = {};
 
-	if (!may_tell(p))
-		return 0;
-	if (!snap_bytes && !with_stack) {
+	if (!nfct || !was_translated(p, &was, nfct)) {
 		if (bpf_ringbuf_output(&packets, p, sizeof(*p), BPF_RB_NO_WAKEUP))
 			count(WS_K_LOST);
 		return 0;
 	}
+	t = bpf_ringbuf_reserve(&packets, sizeof(*t), 0);
+	if (!t) {
+		count(WS_K_LOST);
+		return 0;
+	}
+	t->packet = *p;
+	t->was = was;
+	bpf_ringbuf_submit(t, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* `skb` may be NULL: then no headers are at hand. `stacks`: whether the kernel gives its stack to such a program. */
+static __always_inline int tell_of(void *ctx, struct ws_packet *p, struct sk_buff *skb, bool stacks)
+{
+	__u64 nfct = connection_of(skb);
+	struct packet_and_more *m;
+	struct ws_packet_was was = {};
+	long bytes;
+
+	if (!may_tell(p))
+		return 0;
+	if (!snap_bytes && !with_stack)
+		return tell_plain(p, nfct);
 	m = bpf_ringbuf_reserve(&packets, sizeof(*m), 0);
 	if (!m) {
 		count(WS_K_LOST);
@@ -75,14 +102,22 @@ static __always_inline int tell(void *ctx, struct ws_packet *p, struct sk_buff *
 	}
 	m->packet = *p;
 	m->more = (struct ws_packet_more){};
+	if (nfct && was_translated(p, &was, nfct))
+		m->more.was = 1;
+	m->was = was;
 	if (snap_bytes && skb)
 		take_headers(m, skb);
-	if (with_stack) {
+	if (stacks && with_stack) {
 		bytes = bpf_get_stack(ctx, m->stack, sizeof(m->stack), 0);
 		m->more.stack = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	}
 	bpf_ringbuf_submit(m, BPF_RB_NO_WAKEUP);
 	return 0;
+}
+
+static __always_inline int tell(void *ctx, struct ws_packet *p, struct sk_buff *skb)
+{
+	return tell_of(ctx, p, skb, true);
 }
 
 #endif

@@ -8,9 +8,11 @@ mod filter;
 mod named;
 mod record;
 mod stack;
+mod tcx;
 
 pub use filter::{Filter, Net};
 pub use named::Mark;
+pub use tcx::Device;
 
 use crate::clock::Clock;
 use crate::error::{bpf, clear_log, failed_program, listen_to_libbpf, reason, CaptureError};
@@ -28,7 +30,7 @@ use record::Reader;
 use rustc_hash::FxHashMap;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use wirespan_model::packet::{Point, Sighting};
 
 const _: () = assert!(WS_T_VXLAN == wirespan_model::packet::Tunnel::Vxlan as u32);
@@ -69,6 +71,8 @@ pub struct PacketOptions {
     pub points: Vec<Point>,
     /// Functions of the kernel where they are seen, too; they take the packet as an argument.
     pub functions: Vec<String>,
+    /// The devices of [`Point::Egress`] and [`Point::Ingress`].
+    pub devices: Vec<Device>,
     /// Functions of programs that are told as marks in time.
     pub marks: Vec<Mark>,
     /// Bytes of headers that are told of each packet; at most [`MAX_SNAP`].
@@ -86,6 +90,8 @@ pub struct PacketOptions {
 /// Attached programs. Dropping it detaches all of them, before anything else.
 pub struct Packets {
     links: Vec<Link>,
+    /// Programs of chosen devices.
+    device_links: Vec<OwnedFd>,
     ring: Ring,
     skel: PacketSkel<'static>,
     clock: Clock,
@@ -185,6 +191,7 @@ impl Packets {
                 missing.push((*point, format!("it has no tracepoint {tracepoint}")));
             }
         }
+        programs.extend(tcx::PROGRAMS.iter().filter(|(point, _)| options.points.contains(point)));
         let named = Named::of(options, &btf)?;
         programs.extend(named.programs());
         let mut skel = loop {
@@ -216,7 +223,7 @@ impl Packets {
             put.map_err(bpf("choosing an address"))?;
         }
         let ring = Ring::open(&skel.maps.packets).map_err(|e| bpf("mapping the ring of packets")(e.into()))?;
-        let (mut links, mut ids) = (Vec::new(), Vec::new());
+        let (mut links, mut device_links, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         // The end of the way first: a packet that is seen at its beginning is seen on all of its way.
         programs.sort_by_key(|(point, _)| std::cmp::Reverse(*point));
         for (point, name) in &programs {
@@ -224,6 +231,14 @@ impl Packets {
             let Some(program) = found else { continue };
             let attached = match point {
                 Point::Function | Point::Mark => named.attach(*point, &program)?,
+                Point::Egress | Point::Ingress => {
+                    let found = tcx::attach(*point, program.as_fd().as_raw_fd(), &options.devices);
+                    device_links.extend(found.map_err(|why| {
+                        let point = point.as_str();
+                        CaptureError::Config(format!("`where`: `tc`: {point}: {why} (it needs Linux 6.6)"))
+                    })?);
+                    Vec::new()
+                }
                 _ => match program.attach() {
                     Ok(link) => vec![link],
                     Err(error) => {
@@ -237,11 +252,12 @@ impl Packets {
         }
         let reasons = drop_reasons(&btf);
         let reader = named.reader();
-        Ok(Packets { links, ring, skel, clock, missing, reasons, reader, bad: 0, ids })
+        Ok(Packets { links, device_links, ring, skel, clock, missing, reasons, reader, bad: 0, ids })
     }
 
     /// Detaches all programs: from now on no packet is seen. What they saw, their counters and names stay.
     pub fn detach(&mut self) {
+        self.device_links.clear();
         // The beginning of the way first, as above.
         while self.links.pop().is_some() {}
     }

@@ -40,6 +40,8 @@ fn point(code: u32) -> Option<Point> {
         WS_P_RESENT => Point::Resent,
         WS_P_FUNCTION => Point::Function,
         WS_P_MARK => Point::Mark,
+        WS_P_EGRESS => Point::Egress,
+        WS_P_INGRESS => Point::Ingress,
         _ => return None,
     })
 }
@@ -81,12 +83,20 @@ impl Reader {
         }
         let rest = bytes.get(Packet::SIZE..).filter(|rest| !rest.is_empty());
         let Some(rest) = rest else { return Some(seen) };
+        if rest.len() == PacketWas::SIZE {
+            seen.was = was(rest, &seen.route);
+            return Some(seen);
+        }
         let more = PacketMore::read(rest)?;
         let rest = rest.get(PacketMore::SIZE..)?;
         let (headers, stack) = rest.split_at_checked(WS_M_HEADERS as usize)?;
         if more.headers > 0 {
             let bytes = headers.get(..more.headers.into())?.into();
             seen.headers = Some(Box::new(Headers { link_len: more.link, frame_len: more.frame, bytes }));
+        }
+        let (stack, behind) = stack.split_at_checked(8 * WS_M_STACK as usize)?;
+        if more.was != 0 {
+            seen.was = was(behind, &seen.route);
         }
         let places = stack.chunks_exact(8).take(more.stack.into());
         let addresses: Vec<u64> = places.filter_map(|b| Some(u64::from_ne_bytes(*b.first_chunk()?))).collect();
@@ -97,9 +107,19 @@ impl Reader {
     }
 }
 
+fn ip(octets: [u8; 16]) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from(octets)).to_canonical()
+}
+
+/// The ends that a packet had before they were translated.
+fn was(bytes: &[u8], now: &Route) -> Option<Box<Route>> {
+    let PacketWas { source, destination, source_port, destination_port, .. } = PacketWas::read(bytes)?;
+    let (source, destination) = (ip(source), ip(destination));
+    Some(Box::new(Route { source, destination, source_port, destination_port, ..*now }))
+}
+
 fn read(bytes: &[u8], clock: &Clock) -> Option<Sighting> {
     let r = Packet::read(bytes)?;
-    let ip = |octets| IpAddr::V6(Ipv6Addr::from(octets)).to_canonical();
     let name = r.device.split(|b| *b == 0).next().unwrap_or_default();
     Some(Sighting {
         time_ns: clock.to_unix(r.time_ns),
@@ -124,6 +144,7 @@ fn read(bytes: &[u8], clock: &Clock) -> Option<Sighting> {
         fragment: u32::from(r.kind) == WS_N_FRAGMENT,
         reason: r.reason,
         queue_len: r.queue_len,
+        was: None,
         headers: None,
         stack: Box::default(),
     })
@@ -157,15 +178,37 @@ mod tests {
         let mut bytes = [&packet.to_bytes()[..], &more.to_bytes()].concat();
         bytes.extend(0..WS_M_HEADERS as u8);
         bytes.extend([0; 8 * WS_M_STACK as usize]);
+        let behind = bytes.len();
+        bytes.extend(PacketWas::default().to_bytes());
         let mut reader = Reader::new(vec!["ip_rcv".into(), "ip_local_deliver".into()], Vec::new());
         let seen = reader.read(&bytes, &Clock::now()).expect("a record");
         assert_eq!((seen.function.as_str(), seen.reason, seen.stack.len()), ("ip_local_deliver", 0, 0));
         let headers = seen.headers.expect("headers");
         assert_eq!((headers.link_len, headers.frame_len, headers.bytes.len()), (14, 90, 54));
         assert_eq!(headers.bytes[53], 53);
+        assert_eq!(seen.was, None, "what follows is not in use");
         assert_eq!(reader.read(&bytes[..Packet::SIZE + 100], &Clock::now()), None, "it is cut");
+        bytes[Packet::SIZE + PacketMore::SIZE - 1] = 1;
+        bytes.truncate(behind);
+        bytes.extend(translated().to_bytes());
+        let seen = reader.read(&bytes, &Clock::now()).expect("a record");
+        assert_eq!(seen.was.expect("other ends").destination_port, 8080);
         let unknown = Packet { reason: 2, ..packet }.to_bytes();
         assert_eq!(reader.read(&unknown, &Clock::now()), None, "no such function was named");
+    }
+
+    fn translated() -> PacketWas {
+        let source = std::array::from_fn(|i| [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 0, 9][i]);
+        PacketWas { source, destination: source, source_port: 40_000, destination_port: 8080, ..PacketWas::default() }
+    }
+
+    #[test]
+    fn the_ends_before_a_translation_follow_the_packet() {
+        let bytes = [&packet().to_bytes()[..], &translated().to_bytes()].concat();
+        let seen = Reader::new(Vec::new(), Vec::new()).read(&bytes, &Clock::now()).expect("a record");
+        let was = seen.was.expect("other ends");
+        assert_eq!((was.source, was.source_port), (IpAddr::from([192, 168, 0, 9]), 40_000));
+        assert_eq!((was.destination_port, was.protocol), (8080, seen.route.protocol));
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub(super) struct Judged {
     pub(super) arrivals: Vec<Arrival>,
     /// Other hosts passed it on, in an order that is not known.
     pub(super) unordered: bool,
+    /// Nobody saw it arrive. Of bytes that were sent again, the first ones are lost if fewer arrived.
+    pub(super) lost: bool,
 }
 
 /// Stays with the same addresses.
@@ -145,6 +147,11 @@ impl Line {
         // A packet passes the first host, then the one that passes it on, then the last one.
         let unordered = passed_on.len() > usize::from(!stay.came_in);
         let mut arrivals = Vec::new();
+        let most = came.values().map(Vec::len).max().unwrap_or(0);
+        let nth = sent.iter().position(|time_ns| *time_ns == stay.exit.time_ns);
+        let missing =
+            if stay.is_stream() { sent.len().saturating_sub(most) } else { usize::from(most == 0) * sent.len() };
+        let lost = nth.is_some_and(|nth| nth < missing);
         for (other, mut all) in came {
             all.sort_by_key(|w| w.stay.entry.time_ns);
             let last = !passed_on.contains(&other);
@@ -152,14 +159,13 @@ impl Line {
             // Bytes that TCP sent again keep their order, if none is missing. Of equal datagrams, some may have been
             // forgotten here and not there.
             let fits = all.len() == sent.len() && (stay.is_stream() || sent.len() == 1);
-            let nth = sent.iter().position(|time_ns| *time_ns == stay.exit.time_ns);
             let found = nth.filter(|_| fits).and_then(|nth| all.get(nth));
             let Some(any) = found.or(all.first()) else { continue };
             let alone = sent.len() == 1 && !stay.again && !any.stay.again;
             let sure = found.is_some() && alone && (last || !stay.came_in);
             arrivals.push(Arrival { host: other, entry: any.stay.entry, next, paired: found.is_some(), sure });
         }
-        Judged { host, stay, arrivals, unordered }
+        Judged { host, stay, arrivals, unordered, lost }
     }
 
     /// Forgets what left and what came up to these times. `lonely` gets the host of each packet that came, and that

@@ -6,16 +6,19 @@
 //! ([`crate::clocks`]). So each time between two hosts has bounds.
 //!
 //! Read in this order: [`stay`] (one host's part of a journey) → [`line`] (all stays with the same addresses) →
-//! [`Meeting`] → [`between`] (the times between two places).
+//! [`Meeting`] → [`between`] (the times between two places), [`departed`] (what did not arrive).
 
 mod between;
+mod departed;
 mod line;
 mod stay;
 
 pub use between::Between;
+pub use departed::Departed;
 pub use stay::{Sight, Stay};
 
 use crate::clocks::{Bounds, Clocks, Drift, Reading};
+use departed::Departures;
 use line::{Judged, Line};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -115,6 +118,7 @@ pub struct Meeting {
     pairs: BTreeMap<(u32, u32), Pair>,
     passages: BTreeMap<Passage, Between>,
     tallies: BTreeMap<u32, Tally>,
+    departures: Departures,
     kept: usize,
 }
 
@@ -166,6 +170,7 @@ impl Meeting {
         }
         self.compare(&judged);
         self.settle();
+        self.departures.add(&judged);
         for one in judged.iter().filter(|one| !one.stay.is_acknowledgement()) {
             self.tell(one);
         }
@@ -248,6 +253,17 @@ impl Meeting {
     /// The times from one host to another.
     pub fn passages(&self) -> impl Iterator<Item = (&Passage, &Between)> {
         self.passages.iter()
+    }
+
+    /// What became of the packets that left a place of a host, by host and place.
+    pub fn departed(&self) -> impl Iterator<Item = ((u32, u32), &Departed)> {
+        self.departures.places()
+    }
+
+    /// The same by flow, as the host saw it that sent them; `None`: all flows beyond the first
+    /// [`MOST_FLOWS`](crate::MOST_FLOWS).
+    pub fn departed_flows(&self) -> impl Iterator<Item = (Option<&Route>, &Departed)> {
+        self.departures.flows()
     }
 
     /// The clocks of all hosts that have packets in common.

@@ -1,7 +1,7 @@
 //! One host's part of a packet's way.
 
 use crate::{Journey, Place, Step};
-use wirespan_model::packet::{Point, Route, ACKNOWLEDGEMENT, TCP};
+use wirespan_model::packet::{Route, ACKNOWLEDGEMENT, TCP};
 
 /// A packet at the first or the last place of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +50,8 @@ impl Stay {
             len: journey.len,
             number: journey.number,
             again: journey.attempt > 1,
-            came_in: first.place.point == Point::Receive,
-            went_out: matches!(last.place.point, Point::Queue | Point::Xmit) && !dropped,
+            came_in: first.place.point.is_arrival(),
+            went_out: last.place.point.is_departure() && !dropped,
             dropped,
         })
     }

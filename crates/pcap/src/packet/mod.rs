@@ -1,10 +1,11 @@
-//! Frames → TCP segments and UDP datagrams: links, VLANs, tunnels, IPv4 and IPv6, fragments.
+//! Frames → TCP segments, UDP datagrams and messages of ICMP: links, VLANs, tunnels, IPv4 and IPv6, fragments.
 //!
 //! Packets inside a tunnel are followed, and the tunnel's own datagrams are not emitted. The networks of two tunnels
 //! may use the same addresses. So the tunnel's network id (VNI, GRE key) is part of a connection's identity, as
 //! [`View::domain`].
 
 mod fragment;
+mod icmp;
 mod ip;
 mod link;
 mod transport;
@@ -12,6 +13,7 @@ mod tunnel;
 mod wifi;
 mod wrapped;
 
+pub use icmp::{About, Icmp};
 pub(crate) use link::{Link, KNOWN};
 pub(crate) use transport::{Datagram, Segment, Transported};
 
@@ -73,7 +75,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Receiver of segments and datagrams.
+/// Receiver of segments, datagrams and messages.
 type Out<'o> = &'o mut dyn FnMut(Transported<'_>, &mut Stats);
 
 /// Reads the headers of packets. It keeps nothing but fragments.

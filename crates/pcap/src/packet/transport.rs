@@ -1,5 +1,6 @@
 //! TCP and UDP headers.
 
+use super::icmp::Icmp;
 use super::ip::Packet;
 use wirespan_model::Endpoint;
 
@@ -7,6 +8,7 @@ use wirespan_model::Endpoint;
 pub(crate) enum Transported<'a> {
     Tcp(Segment<'a>),
     Udp(Datagram<'a>),
+    Icmp(Icmp),
 }
 
 /// One TCP segment. `len` bytes were sent; `payload` holds the first of them.

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_view::packets::{
-    DropView, HeatSecond, HeatView, LegView, PacketPlace, PacketsState, PacketsView, PlaceCount,
+    DropView, FlowEnds, FlowView, HeatSecond, HeatView, LegView, LossView, PacketPlace, PacketsState, PacketsView,
+    PlaceCount, PlaceLoss,
 };
 use wirespan_view::{PacketOrder, PacketSource, Whose};
 
@@ -68,6 +69,32 @@ fn tables(elapsed: Duration) -> PacketsView {
         times: heat(pair[1].1, pair[1].2, seconds),
     };
     let packets = RATE * seconds;
+    // One in each second is dropped at the port before the last device.
+    let loss_at = |n: usize| {
+        let lost = if n == 4 { seconds } else { 0 };
+        let packets = if n > 4 { packets - seconds } else { packets };
+        LossView { packets, went_on: packets - lost, dropped: lost, ..LossView::default() }
+    };
+    let lossy = |(n, pair): (usize, &[(PacketPlace, u16, u64)])| PlaceLoss {
+        place: pair[0].0.clone(),
+        next: Some(pair[1].0.clone()),
+        loss: loss_at(n),
+    };
+    let flow = |port: u16, part: u64| FlowView {
+        flow: Some(FlowEnds {
+            protocol: "tcp".into(),
+            source: format!("10.0.0.1:{port}"),
+            destination: "10.0.0.2:8080".into(),
+        }),
+        packets: packets / part,
+        bytes: packets / part * 1200,
+        resent: seconds / part,
+        timed: (packets - seconds) / part,
+        p50_ns: 786_432,
+        p99_ns: 3_145_728,
+        jitter_ns: 90_000,
+        loss: LossView { packets: packets / part, dropped: seconds / part, ..loss_at(4) },
+    };
     let row =
         |(place, ..): &(PacketPlace, u16, u64)| PlaceCount { place: place.clone(), packets, bytes: packets * 1200 };
     PacketsView {
@@ -76,6 +103,8 @@ fn tables(elapsed: Duration) -> PacketsView {
         resent: seconds,
         places: way.iter().map(row).collect(),
         legs: way.windows(2).map(leg).collect(),
+        loss: way.windows(2).enumerate().map(lossy).collect(),
+        flows: vec![flow(40_001, 2), flow(40_002, 3), flow(40_003, 6)],
         total: Some(heat(39, 6, seconds)),
         drops: vec![DropView {
             place: place("drop", "portb", ""),

@@ -1,7 +1,7 @@
 //! A packet program that runs on agents, as JSON.
 
 use super::hop::TimeView;
-use super::packets::{HeatView, PacketPlace, PacketsState, PacketsView};
+use super::packets::{FlowEnds, HeatView, LossView, PacketPlace, PacketsState, PacketsView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -34,6 +34,57 @@ pub struct FleetView {
     pub between: Vec<BetweenView>,
     /// How the clocks of agents differ that saw the same packets.
     pub clocks: Vec<ClockView>,
+    /// What was lost on the way from one agent to another (action `loss`). What was lost at an agent is in its tables.
+    pub loss: Vec<LostBetween>,
+    /// The flows of all agents, those with the most bytes first (`by: flow`).
+    pub flows: Vec<FleetFlow>,
+    /// Flows with fewer bytes that are not in `flows`; at most so many.
+    pub flows_left_out: u64,
+}
+
+/// Packets that left an agent for another one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct LostBetween {
+    /// The agent that packets leave.
+    pub from_agent: String,
+    /// Where it saw them last.
+    pub from: PacketPlace,
+    /// The agent at which most of them arrive.
+    pub to_agent: String,
+    /// Where it saw them first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<PacketPlace>,
+    /// What became of them. Missing: they left between packets of the same addresses that arrived. `under_way`: packets
+    /// that left before the first one that arrived or after the last one, or whose addresses never arrived.
+    pub loss: LossView,
+    /// Some of the missing ones may have arrived: an agent is silent or gone, or has not told of all its packets.
+    pub at_most: bool,
+}
+
+/// A flow that one or several agents saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct FleetFlow {
+    /// Which one; none: all flows after the first thousand of each agent, together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<FlowEnds>,
+    /// The agents that saw it.
+    pub agents: Vec<String>,
+    /// Packets, as the agent saw them that saw the most bytes: others may see them cut or joined.
+    pub packets: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// How long that agent has watched, ms.
+    pub elapsed_ms: u64,
+    /// Packets of bytes that were sent before.
+    pub resent: u64,
+    /// Packets that were dropped at an agent, or that are missing there.
+    pub lost_at_agents: u64,
+    /// Packets that left one agent and are missing at the next.
+    pub lost_between: u64,
+    /// Packets of which it is not known whether they arrived.
+    pub unknown: u64,
+    /// Some of `lost_between` may have arrived, see [`LostBetween::at_most`].
+    pub at_most: bool,
 }
 
 /// An agent that is connected.

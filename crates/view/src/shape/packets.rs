@@ -35,6 +35,12 @@ pub struct PacketsView {
     pub total: Option<HeatView>,
     /// Drops by place and reason, the most frequent first (action `drops`).
     pub drops: Vec<DropView>,
+    /// What became of the packets at each place, in the order of the way (action `loss`).
+    pub loss: Vec<PlaceLoss>,
+    /// Flows, those with the most bytes first (`by: flow`).
+    pub flows: Vec<FlowView>,
+    /// Flows with fewer bytes that are not in `flows`.
+    pub flows_left_out: u64,
 }
 
 /// What a process does with packet programs.
@@ -134,4 +140,66 @@ pub struct DropView {
     pub resent: u64,
     /// How much later, ns; half of them sooner.
     pub resent_p50_ns: u64,
+}
+
+/// What became of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LossView {
+    /// Packets that were seen there.
+    pub packets: u64,
+    /// Of these: seen at a later place.
+    pub went_on: u64,
+    /// Dropped by the kernel, before they were seen at a later place.
+    pub dropped: u64,
+    /// Not seen again where other packets between the same addresses were, for no reason that the kernel told.
+    pub missing: u64,
+    /// Packets of which nothing is known: they may be on their way still.
+    pub under_way: u64,
+}
+
+/// The packets at one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlaceLoss {
+    /// The place.
+    pub place: PacketPlace,
+    /// The place to which most of them went on; none: packets end here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<PacketPlace>,
+    /// What became of them.
+    pub loss: LossView,
+}
+
+/// One direction of a connection, or between two ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct FlowEnds {
+    /// `tcp`, `udp`, …
+    pub protocol: String,
+    /// Address of the sender, with its port if the protocol has ports.
+    pub source: String,
+    /// The receiver's.
+    pub destination: String,
+}
+
+/// The packets of one flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FlowView {
+    /// Which one; none: all flows after the first thousand, together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<FlowEnds>,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// Packets of bytes that were sent before.
+    pub resent: u64,
+    /// Packets whose time from the first to the last place is known.
+    pub timed: u64,
+    /// Half of them took at most so long, within 6 %.
+    pub p50_ns: u64,
+    /// See above.
+    pub p99_ns: u64,
+    /// Mean difference between one time and the next.
+    pub jitter_ns: u64,
+    /// What became of them.
+    pub loss: LossView,
 }

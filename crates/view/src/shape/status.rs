@@ -35,8 +35,6 @@ pub(crate) struct StoreView {
     pub(crate) stopped: Option<String>,
     /// Spans that the store refused since the start; most senders keep them and try again.
     pub(crate) refused: u64,
-    /// Spans forgotten since the start, by reason.
-    pub(crate) dropped: Vec<Counter>,
     /// Files of the store that are missing or damaged, one line each. Everything else can be read.
     pub(crate) damaged: Vec<String>,
 }
@@ -52,7 +50,6 @@ impl From<StoreStatus> for StoreView {
             stopped: s.stopped,
             refused: s.refused,
             damaged: s.damaged,
-            dropped: s.dropped.into_iter().map(|(name, value)| Counter::new(name, value, true)).collect(),
         }
     }
 }
@@ -66,7 +63,7 @@ pub struct AgentStatus {
     pub targets: String,
     /// Problems that the user should know: a missing kernel feature, a full disk. One sentence each.
     pub notes: Vec<String>,
-    /// Stages in the order of the data flow.
+    /// Stages in the order of the data flow. What the store forgot since the start is in that of the store.
     pub stages: Vec<Stage>,
     /// Memory that the process takes.
     pub memory: Memory,

@@ -5,9 +5,11 @@ import { formatDuration } from "../../domain/duration";
 import { clockWords, missingWords, stateWords } from "../../domain/fleet";
 import { fleetWays } from "../../domain/fleetWay";
 import { placeWords } from "../../domain/heat";
+import { fleetFlowRows, fleetLossRows } from "../../domain/loss";
 import { number } from "../../domain/number";
 import { timeWords } from "../../domain/times";
 import { Way } from "../../parts/Way";
+import { Flows, Loss } from "./LossTables";
 import css from "./PacketsPage.module.css";
 import { ProgramForm } from "./ProgramForm";
 import { RunState } from "./RunState";
@@ -73,6 +75,11 @@ function betweenRow(of: BetweenView): LegRow {
   };
 }
 
+/** Flows that are in no row. */
+function leftOut({ agents, flows, flows_left_out }: FleetView): number {
+  return flows.length > 0 ? flows_left_out : agents.reduce((all, agent) => all + agent.view.flows_left_out, 0);
+}
+
 function Told({ view }: { view: FleetView }) {
   const told = view.agents.filter(({ state }) => state !== "refused");
   const quiet = told.filter(({ state }) => state === "silent" || state === "gone");
@@ -82,6 +89,7 @@ function Told({ view }: { view: FleetView }) {
   ];
   const drops = told.map(({ agent, view: at }) => ({ agent, drops: at.drops }));
   const places = told.map(({ agent, view: at }) => ({ agent, places: at.places, elapsedMs: at.elapsed_ms }));
+  const [loss, flows] = [fleetLossRows(view), fleetFlowRows(view)];
   const sum = (of: (agent: FleetView["agents"][number]) => number) => told.reduce((all, agent) => all + of(agent), 0);
   const seen = (
     <>
@@ -106,6 +114,8 @@ function Told({ view }: { view: FleetView }) {
         </ul>
       )}
       {drops.some((one) => one.drops.length > 0) && <Drops of={drops} />}
+      {loss.length > 0 && <Loss rows={loss} />}
+      {flows.length > 0 && <Flows rows={flows} leftOut={leftOut(view)} />}
       {places.some((one) => one.places.length > 0) && <Places of={places} />}
     </>
   );

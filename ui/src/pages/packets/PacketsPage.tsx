@@ -1,9 +1,11 @@
 import { useEffect } from "react";
 import { useFleet, usePacketOrder, usePackets } from "../../api/queries";
 import type { PacketsView } from "../../api/types";
+import { flowRows, lossRows } from "../../domain/loss";
 import { number } from "../../domain/number";
 import { Failure, Loading, Notice } from "../../parts/Notice";
 import { Fleet } from "./Fleet";
+import { Flows, Loss } from "./LossTables";
 import css from "./PacketsPage.module.css";
 import { ProgramForm } from "./ProgramForm";
 import { RunState } from "./RunState";
@@ -77,6 +79,8 @@ function Shown({ view }: { view: PacketsView }) {
       )}
       {view.total && <Legs rows={legRows(view.legs, view.total)} />}
       {view.drops.length > 0 && <Drops of={[{ agent: "", drops: view.drops }]} />}
+      {view.loss.length > 0 && <Loss rows={lossRows(view)} />}
+      {view.flows.length > 0 && <Flows rows={flowRows(view)} leftOut={view.flows_left_out} />}
       {view.places.length > 0 && <Places of={[{ agent: "", places: view.places, elapsedMs: view.elapsed_ms }]} />}
     </>
   );

@@ -91,7 +91,8 @@ export function ProgramForm({ now, order, children }: ProgramFormProps) {
         )}
         <small>Ctrl+Enter runs it, too.</small>
         <small>
-          Keys: <code>filter</code>, <code>where</code>, <code>action</code>, <code>for</code>, <code>at_most</code>
+          Keys: <code>filter</code>, <code>where</code>, <code>action</code>, <code>by</code>, <code>for</code>,{" "}
+          <code>at_most</code>
         </small>
       </p>
       {order.error && (

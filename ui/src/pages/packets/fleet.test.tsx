@@ -44,6 +44,9 @@ const idle: FleetView = {
   lost_lines: 0,
   between: [],
   clocks: [],
+  loss: [],
+  flows: [],
+  flows_left_out: 0,
 };
 const met = { whole: 1, met: 90, only_left: 2, only_came: 3, dropped: 4, unclear: 5, unordered: 0, left_out: 0 };
 const running: FleetView = {
@@ -169,4 +172,54 @@ test("a process without programs and without agents says how to have them", asyn
   const none = { status: 404, body: { error: { code: "not_found", message: "this wirespan has no agents" } } };
   show("/packets", { "/api/v1/packets": off, "/api/v1/packets/agents": none });
   expect(await screen.findByText("No packet programs here")).toBeTruthy();
+});
+
+test("loss between agents stands before that at each of them, and an upper bound is said", async () => {
+  const nothingLost = { packets: 90, went_on: 90, dropped: 0, missing: 0, under_way: 0 };
+  const [web, ...others] = running.agents;
+  if (!web) throw new Error("no agent");
+  const place = { place: at("queue", "eth0"), next: at("xmit", "eth0"), loss: nothingLost };
+  const lossy: FleetView = {
+    ...running,
+    agents: [{ ...web, view: { ...web.view, loss: [place] } }, ...others],
+    loss: [
+      {
+        from_agent: "web-1",
+        from: at("xmit", "eth0"),
+        to_agent: "db-1",
+        to: at("receive", "eth1"),
+        loss: { packets: 90, went_on: 80, dropped: 0, missing: 5, under_way: 5 },
+        at_most: true,
+      },
+    ],
+    flows: [
+      {
+        flow: { protocol: "udp", source: "10.0.0.1:1", destination: "10.0.0.2:2" },
+        agents: ["web-1", "db-1"],
+        packets: 90,
+        bytes: 9000,
+        elapsed_ms: 1000,
+        resent: 0,
+        lost_at_agents: 1,
+        lost_between: 5,
+        unknown: 5,
+        at_most: true,
+      },
+    ],
+    flows_left_out: 2,
+  };
+  show("/packets", answers(lossy));
+  const cells = (region: HTMLElement) =>
+    within(region)
+      .getAllByRole("row")
+      .map((row) => [...row.querySelectorAll("th, td")].map((cell) => cell.textContent));
+  const rows = cells(await screen.findByRole("region", { name: "Loss" }));
+  const bounds = ["90", "at most 5", "5.88 %", "0", "at most 5", "5"];
+  expect(rows[1]).toEqual(["web-1 → db-1", "xmit eth0", "receive eth1", ...bounds]);
+  expect(rows[2]).toEqual(["web-1", "queue eth0", "xmit eth0", "90", "0", "0.00 %", "0", "0", ""]);
+  const flows = screen.getByRole("region", { name: "Flows" });
+  const ends = ["at most 6", "at most 5", "6.67 %", "5"];
+  const [flow, seen] = ["udp 10.0.0.1:1 → 10.0.0.2:2", "web-1, db-1"];
+  expect(cells(flows)[1]).toEqual([flow, seen, "90", "9,000", "0.07", ...ends]);
+  expect(within(flows).getByText("2 flows with fewer bytes are not shown.")).toBeTruthy();
 });

@@ -47,6 +47,45 @@ const running: PacketsView = {
   ],
 };
 
+/** What a program with `loss` and `by: flow` has seen. */
+const told = { went_on: 88, dropped: 10, missing: 2, under_way: 3 };
+const lossy: PacketsView = {
+  ...idle,
+  state: "ended",
+  elapsed_ms: 2000,
+  loss: [
+    { place: at("queue", "portb"), next: at("xmit", "portb"), loss: { packets: 103, ...told } },
+    {
+      place: at("xmit", "portb"),
+      loss: { packets: 1, went_on: 0, dropped: 1, missing: 0, under_way: 0 },
+    },
+  ],
+  flows: [
+    {
+      flow: { protocol: "udp", source: "10.0.0.1:7108", destination: "10.0.0.2:7107" },
+      packets: 103,
+      bytes: 500_000,
+      resent: 0,
+      timed: 88,
+      p50_ns: 30_410_000,
+      p99_ns: 79_690_000,
+      jitter_ns: 1_660_000,
+      loss: { packets: 103, ...told },
+    },
+    {
+      packets: 4,
+      bytes: 400,
+      resent: 0,
+      timed: 0,
+      p50_ns: 0,
+      p99_ns: 0,
+      jitter_ns: 0,
+      loss: { packets: 4, went_on: 0, dropped: 0, missing: 0, under_way: 0 },
+    },
+  ],
+  flows_left_out: 7,
+};
+
 /** The bodies of the orders that were given. */
 const orders = () =>
   vi.mocked(fetch).mock.calls.flatMap(([, how]) => (how?.method === "POST" ? [JSON.parse(String(how.body))] : []));
@@ -125,4 +164,22 @@ test("the heat map is that of the chosen part of the way", async () => {
   // One cell of one second, and two bars.
   expect(map.querySelectorAll("rect")).toHaveLength(3);
   expect(map.querySelector("rect title")?.textContent).toMatch(/: 100 of 32.8 µs to 49.2 µs$/);
+});
+
+test("loss by place and by flow, with what is not shown", async () => {
+  show("/packets", { "/api/v1/packets": lossy });
+  const cells = (region: HTMLElement) =>
+    within(region)
+      .getAllByRole("row")
+      .map((row) => [...row.querySelectorAll("th, td")].map((cell) => cell.textContent));
+  const loss = cells(await screen.findByRole("region", { name: "Loss" }));
+  expect(loss[1]).toEqual(["queue portb", "xmit portb", "103", "12", "12.00 %", "10", "2", "3"]);
+  expect(loss[2]).toEqual(["xmit portb", "", "1", "1", "100.00 %", "1", "0", ""]);
+  const region = screen.getByRole("region", { name: "Flows" });
+  const flow = "udp 10.0.0.1:7108 → 10.0.0.2:7107";
+  const rows = cells(region);
+  expect(rows[1]?.slice(0, 5)).toEqual([flow, "103", "500,000", "2.00", "30.4 ms"]);
+  expect(rows[1]?.slice(7)).toEqual(["12", "11.65 %", "3"]);
+  expect(rows[2]).toEqual(["all later flows", "4", "400", "0.00", "", "", "", "0", "0.00 %", ""]);
+  expect(within(region).getByText("7 flows with fewer bytes are not shown.")).toBeTruthy();
 });

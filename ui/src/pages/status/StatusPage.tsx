@@ -17,11 +17,7 @@ export function StatusPage() {
 
 function Shown({ status }: { status: StatusView }) {
   const { store, agent } = status;
-  // A stage of that name counts the same.
-  const counted = agent.stages.some((stage) => stage.name === "store");
-  const stages = [...agent.stages, { name: "store", counters: counted ? [] : store.dropped }].filter(
-    (stage) => stage.counters.length > 0,
-  );
+  const stages = agent.stages.filter((stage) => stage.counters.length > 0);
   const lost = stages
     .filter((stage) => stage.name !== "view")
     .flatMap(({ name, counters }) => counters.map((c) => ({ ...c, stage: name })))
