@@ -35,14 +35,15 @@ fn threads_of_python_act_for_the_task_in_whose_context_they_work() {
     check(test, 2, SATURATED, 0.98, python(&["context.py"]));
 }
 
-/// A task that was made for one request acts for it after the answer, too, when its connection has brought the next.
+/// A task that was made for one request acts for it after the answer, too, when its connection has brought the next. So
+/// does a task that a timer of it makes. A request may reach its task by a chain of futures.
 #[test]
 fn tasks_of_asyncio_call_for_their_request_after_its_answer() {
     let test = "causes_later";
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
     }
-    for how in ["same", "child", "locked"] {
+    for how in ["same", "child", "locked", "timer", "chained"] {
         check(test, 2, LIGHT, 0.98, python(&["later.py", how]));
         check(test, 2, OVERLAPPING, 0.98, python(&["later.py", how]));
     }

@@ -1,8 +1,9 @@
 """An HTTP server on asyncio that calls after its answer. `later.py HOW BACK`.
 
 HOW is `same`: the task that has answered goes on to call, as background tasks of Starlette do; `child`: it makes a task
-that nobody awaits; `locked`: as `same`, and all tasks want one lock. The next request of the connection comes before
-the calls.
+that nobody awaits; `locked`: as `same`, and all tasks want one lock; `timer`: it asks the loop for a callback, which
+makes a task. With `chained`, one task serves the connection, and waits for each request by a chain of two futures; it
+makes a task that nobody awaits. The next request of the connection comes before the calls.
 """
 
 import asyncio
@@ -40,17 +41,37 @@ def start(coroutine):
 class Connection(asyncio.Protocol):
     def connection_made(self, transport):
         self.transport = transport
+        if HOW == "chained":
+            start(self.serve_all())
 
     def data_received(self, data):
         number = data.split()[1].rsplit(b"/", 1)[1].decode()
-        start(self.serve(number))
+        if HOW == "chained":
+            self.read.set_result(number)
+        else:
+            start(self.serve(number))
+
+    def next_request(self):
+        self.read, passed = (asyncio.get_running_loop().create_future() for _ in range(2))
+        self.read.add_done_callback(lambda read: passed.set_result(read.result()))
+        return passed
+
+    async def serve_all(self):
+        waits = self.next_request()
+        while True:
+            number = await waits
+            waits = self.next_request()
+            await self.serve(number)
 
     async def serve(self, number):
         await asyncio.sleep(0)
         self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        if HOW != "child":
-            return await job(number)
-        start(job(number))
+        if HOW in ("same", "locked"):
+            await job(number)
+        elif HOW == "timer":
+            asyncio.get_running_loop().call_later(0.001, lambda: start(job(number)))
+        else:
+            start(job(number))
 
 
 async def main():

@@ -233,7 +233,7 @@ def field_rust():
     folder, build = CACHE / "field_rust", CACHE / "field_rust-build"
     folder.mkdir(exist_ok=True)
     run("cargo", "build", "--release", "--locked", cwd=FIELD_RUST, CARGO_TARGET_DIR=str(build))
-    for name in ("axum", "actix", "tonic_front", "tonic_server"):
+    for name in ("axum", "actix", "poem", "tonic_front", "tonic_server"):
         shutil.copy(build / "release" / name, folder)
     shutil.rmtree(build)
 

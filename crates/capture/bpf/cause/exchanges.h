@@ -32,17 +32,17 @@ static __always_inline bool is_over(const struct attribution *c)
 
 /*
  * An actor that has answered its request makes a further call. If its connection has brought another request meanwhile,
- * the call may be for either request, so its cause is not known. An actor that was made for one request never serves
- * another.
+ * the call may be for either request, so its cause is not known. The same holds if another actor has answered. An actor
+ * that was made for one request never serves another.
  */
 static __always_inline void drop_if_superseded(struct attribution *c)
 {
 	struct progress *p;
 
-	if (!c->cause || c->state != ACTS_ANSWERED || c->bound)
+	if (!c->cause || c->state > ACTS_ANSWERED || c->bound)
 		return;
 	p = progress_for(c->cause);
-	if (p && p->read > c->cause)
+	if (p && p->read > c->cause && (c->state == ACTS_ANSWERED || p->answered >= c->cause))
 		take(c, 0, WS_EV_INFERRED);
 }
 

@@ -83,12 +83,31 @@ static __always_inline __u64 opened_for(const struct sock_state *s, const struct
 	return undone && a->cause != s->connect_cause ? 0 : s->connect_cause;
 }
 
+/*
+ * A child that had sent nothing was given a value by an actor of another request: a job, or what it needs for its own
+ * work, as a free connection of database/sql. Its first request tells. One who works for others opens its connections,
+ * or has them from the start; a connection that was used before comes from a pool.
+ */
+static __always_inline void own_again(const struct sock_state *s, struct attribution *a)
+{
+	__u64 made_for = a->made_for;
+
+	if (!a->in_wait)
+		return;
+	a->in_wait = 0;
+	if (s->exchange <= 1 || a->used)
+		return;
+	take(a, made_for, WS_EV_COROUTINE);
+	a->state = ACTS_LENT;
+}
+
 /* A request is sent. Its cause is kept until its response. */
 static __always_inline void follow_request(struct sock_state *s, struct attribution *a, __u32 tid, __u32 pid)
 {
 	bool untrusted;
 	__u64 rule;
 
+	own_again(s, a);
 	/* While it handles a request, an actor asks for the answer to what it has put into a queue itself. */
 	if (s->takes && s->asking && a->state == ACTS_OWN && a->cause && !a->delivery)
 		s->asking = 0;

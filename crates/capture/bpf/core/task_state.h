@@ -17,17 +17,21 @@ struct attribution {
 	__u64 guess;	       /* a worker without a known cause may act for this request */
 	__u64 place;	       /* where the cause was handed over: address of a futex, file or channel; 0: it was not */
 	__u64 untrusted_cause; /* no cause, because the process is not trusted: the rules name this one */
-	__u64 woken_by; /* tokio: cause of the actor that woke this task since its last read or sleep; ~0: of several */
-	__u8 evidence;	/* of `cause` */
-	__u8 state;	/* enum attribution_state */
-	__u8 used;	/* enum attribution_use: what was done for the cause since */
-	__u8 woken;	/* `guess` is the waker's cause, and the wake-up was where this worker waits for work */
-	__u8 pending;	/* `guess` is newer than `cause` */
-	__u8 overlap;	/* enum overlap: requests read together */
-	__u8 acted;	/* something was sent since */
-	__u8 framed : 1;	  /* the program was given one frame, or read one socket, since, and nothing else */
-	__u8 authoritative : 1;	  /* the runtime itself names the cause: a wake-up changes nothing */
-	__u8 delivers : 1;	  /* a goroutine: its next send on a channel is a connection, not work */
+	union {
+		/* tokio: cause of the actor that woke this task since its last read or sleep; ~0: of several */
+		__u64 woken_by;
+		__u64 made_for; /* Go, if `in_wait`: the request of which this goroutine is a child */
+	};
+	__u8 evidence;		/* of `cause` */
+	__u8 state;		/* enum attribution_state */
+	__u8 used;		/* enum attribution_use: what was done for the cause since */
+	__u8 woken;		/* `guess` is the waker's cause, and the wake-up was where this worker waits for work */
+	__u8 pending;		/* `guess` is newer than `cause` */
+	__u8 overlap;		/* enum overlap: requests read together */
+	__u8 acted;		/* something was sent since */
+	__u8 framed : 1;	/* the program was given one frame, or read one socket, since, and nothing else */
+	__u8 authoritative : 1; /* the runtime itself names the cause: a wake-up changes nothing */
+	__u8 delivers : 1;	/* a goroutine: its next send on a channel is a connection, not work */
 	__u8 woken_by_worker : 1; /* without a cause, and woken by a worker, so probably a worker itself */
 	__u8 writes : 1;	  /* it has sent something itself, ever */
 	__u8 answers : 1;	  /* it has answered requests that other actors have read: it gives no results back */
@@ -39,6 +43,7 @@ struct attribution {
 	__u8 serves_many : 1; /* tokio: it reads a connection with many requests, the last since it slept: `guess` */
 	__u8 by_waker : 1;    /* `cause` is provisional, and `guess` was that of its waker when it was given */
 	__u8 resumed : 1;     /* Java: a coroutine without a cause of its own runs, for the cause of what resumed it */
+	__u8 in_wait : 1;     /* Go: a child that had sent nothing was given `cause` with a value, see own_again() */
 	__u32 results;	      /* lower half of the place where this actor was given its last result */
 	__u16 depth;	      /* Java with an agent: how many objects it runs, one inside the other */
 	__u8 bound;	      /* it was made for this one request, and acts for it until it ends */

@@ -106,7 +106,7 @@ static __always_inline void runtime_before_message(struct task_struct *task, str
 	if (!t->thread_runtimes)
 		return;
 	if (has_runtime(t, WS_ASYNCIO_TASK))
-		asyncio_before_message(task, s, a, direction, t->socket);
+		asyncio_before_message(task, t, s, a, direction);
 	if (has_runtime(t, WS_TOKIO_TASK))
 		tokio_before_message(task, t, s, a, direction, at);
 }
@@ -125,7 +125,7 @@ static __always_inline void runtime_after_message(struct task_struct *task, stru
 	if (has_runtime(t, WS_TOKIO_TASK))
 		tokio_after_message(t, s, a, bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS);
 	if (has_runtime(t, WS_ASYNCIO_TASK) && !(bits & MESSAGE_SENT) && a == &t->acts)
-		asyncio_after_message(task, s, c, bits & MESSAGE_SHORT && s->exchange <= 1);
+		asyncio_after_message(task, t, s, c, bits & MESSAGE_SHORT && s->exchange <= 1);
 }
 
 /* Called when a message is done. `blocked`: there was none, as the call and its actor must wait. */

@@ -13,8 +13,9 @@ use crate::uprobe::elf::Image;
 use crate::uprobe::points::{Exits, Function};
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{
-    ASYNCIO_BORN as BORN, ASYNCIO_CALLBACK as CALLBACK, ASYNCIO_END as END, ASYNCIO_READS as READS,
-    ASYNCIO_SETTLED as SETTLED, ASYNCIO_STEP as STEP, ASYNCIO_WAKE as WAKE, ASYNCIO_WRAPPED as WRAPPED,
+    ASYNCIO_BORN as BORN, ASYNCIO_CALLBACK as CALLBACK, ASYNCIO_END as END, ASYNCIO_LEFT as LEFT,
+    ASYNCIO_READS as READS, ASYNCIO_SETTLED as SETTLED, ASYNCIO_STEP as STEP, ASYNCIO_WAKE as WAKE,
+    ASYNCIO_WRAPPED as WRAPPED,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 
 impl Runtime for Asyncio {
     fn tables(&self) -> &'static [&'static str] {
-        &["actors", "answers", "carriers", "first_tasks", "progress_of"]
+        &["actors", "answers", "carriers", "first_tasks", "progress_of", "python_copies"]
     }
 
     fn programs(&self) -> &'static [Program] {
@@ -139,7 +140,7 @@ impl Tables<'_, '_> {
 
     /// Where an event loop begins and ends a callback.
     fn callbacks(&self, exit: u64) -> Option<Vec<Probe>> {
-        Some(vec![self.entry(self.context_run()?, CALLBACK)?, self.entry(exit, CALLBACK)?])
+        Some(vec![self.entry(self.context_run()?, CALLBACK)?, self.entry(exit, LEFT)?])
     }
 
     fn tasks(&self) -> Option<Tasks> {
@@ -216,9 +217,11 @@ mod tests {
         for python in interpreters() {
             let Some((minor, module, interpreter)) = files(&python).filter(|f| f.0 >= 8) else { continue };
             let (contexts, named) = probed(&interpreter).expect("an ELF file");
-            assert_eq!(contexts.enter.iter().filter(|p| p.cookie == CALLBACK).count(), 2, "{python}: {interpreter}");
-            for (name, cookie) in named.iter().filter(|n| n.1 == CALLBACK) {
-                assert!(name == "context_run" || name == LEAVES_CONTEXT, "{python}: {name} {cookie}");
+            let cookies: Vec<_> = contexts.enter.iter().map(|p| p.cookie).collect();
+            assert_eq!(cookies, [CALLBACK, LEFT], "{python}: {interpreter}");
+            for (name, cookie) in named {
+                let right = if cookie == LEFT { LEAVES_CONTEXT } else { "context_run" };
+                assert!(cookie == END || name == right, "{python}: {name} {cookie}");
             }
             let (tasks, named) = probed(&module).expect("an ELF file");
             let count = |cookie| tasks.enter.iter().chain(&tasks.end).filter(|p| p.cookie == cookie).count();

@@ -56,6 +56,20 @@ STACKS = {
         proxy=proxies.ENVOY_H2,
         tls=True,
     ),
+    "mux": Stack(
+        "Go: gorilla/mux, GORM, go-redis, resty, singleflight in front of httprouter, sqlx, redigo",
+        go("mux"),
+        THREADS,
+        routes=(*ROUTES, "batch", "retry", "flight"),
+        back=go("httprouter"),
+    ),
+    "httprouter": Stack(
+        "Go: httprouter, sqlx, redigo in front of gorilla/mux, GORM, go-redis, resty",
+        go("httprouter"),
+        THREADS,
+        routes=(*ROUTES, "batch", "retry"),
+        back=go("mux"),
+    ),
     "kafka-go": Stack(
         "Go: net/http sends messages by kafka-go, to a consumer with kafka-go",
         go("queue_front"),

@@ -47,6 +47,20 @@ STACKS = {
         servers=("leaf", "redis", "mariadb", "postgresql"),
         back=node("nest.mjs"),
     ),
+    "hono": Stack(
+        "Node: Hono, Knex on pg, ioredis with pipelines, undici in front of hapi, postgres.js, node-redis, fetch",
+        node("hono.mjs"),
+        LOOPS,
+        routes=("seq", "par", "tx", "nest", "deep", "retry", "later", "stream"),
+        back=node("hapi.mjs"),
+    ),
+    "hapi": Stack(
+        "Node: hapi, postgres.js, node-redis, fetch, threads of Piscina in front of Hono, Knex on pg, ioredis, undici",
+        node("hapi.mjs"),
+        LOOPS,
+        routes=("seq", "par", "tx", "nest", "thread", "deep", "later", "stream"),
+        back=node("hono.mjs"),
+    ),
     "bullmq": Stack(
         "Node: Express gives jobs to BullMQ by Redis",
         node("bull_front.mjs"),

@@ -47,6 +47,12 @@ FLASK_RQ = gunicorn("flask_rq:app", "gthread", "--threads", "16")
 FASTAPI_KAFKA = uvicorn("fastapi_kafka:app", "--loop", "asyncio")
 KAFKA_JOBS = python("{here}/python/kafka_jobs.py")
 MOTOR = python("{here}/python/aiohttp_motor.py")
+QUART = python("-m", "hypercorn", "-b", "127.0.0.1:{port}", "asgi:{here}/python/quart_app.py:app")
+TORNADO = python("{here}/python/tornado_app.py")
+LITESTAR = python(
+    "-m", "granian", "--interface", "asgi", "--port", "{port}", "--working-dir", "{here}/python", "litestar_app:app"
+)
+SANIC = python("{here}/python/sanic_app.py")
 CELERY = python("-m", "celery", "--workdir", "{here}/python", "-A", "celery_jobs", "worker", "-c", "2")
 CELERY_THREADS = python("-m", "celery", "--workdir", "{here}/python", "-A", "celery_jobs", "worker", "-P", "threads")
 RQ = python("-m", "rq.cli", "worker", "--path", "{here}/python", "--url", "redis://127.0.0.1:6379")
@@ -152,6 +158,38 @@ STACKS = {
         LOOPS,
         routes=("seq", "par", "list"),
         back=GRPC_AIO,
+    ),
+    "quart": Stack(
+        "Python: Quart on Hypercorn, aiomysql, httpx, redis.asyncio in front of Tornado",
+        QUART,
+        LOOPS,
+        routes=(*ROUTES, "deep", "retry", "later", "stream", "thread"),
+        servers=("leaf", "redis", "mariadb", "postgresql"),
+        back=TORNADO,
+    ),
+    "tornado": Stack(
+        "Python: Tornado and its client, psycopg's asynchronous pool, redis.asyncio in front of Quart on Hypercorn",
+        TORNADO,
+        LOOPS,
+        routes=(*ROUTES, "retry", "later", "stream", "thread"),
+        servers=("leaf", "redis", "mariadb", "postgresql"),
+        back=QUART,
+    ),
+    "litestar": Stack(
+        "Python: Litestar on Granian, SQLAlchemy on psycopg, aiohttp's client, redis.asyncio in front of Sanic",
+        LITESTAR,
+        LOOPS,
+        routes=(*ROUTES, "retry", "later", "stream", "thread"),
+        servers=("leaf", "redis", "mariadb", "postgresql"),
+        back=SANIC,
+    ),
+    "sanic": Stack(
+        "Python: Sanic, asyncmy, aiohttp's client, redis.asyncio in front of Litestar on Granian",
+        SANIC,
+        LOOPS,
+        routes=(*ROUTES, "work", "later", "stream"),
+        servers=("leaf", "redis", "mariadb", "postgresql"),
+        back=LITESTAR,
     ),
     "celery": Stack(
         "Python: Flask on gunicorn gthread gives jobs to Celery by Redis, in processes",

@@ -16,6 +16,13 @@ def stack(what, front, back):
 STACKS = {
     "axum": stack("axum in front of actix-web", "axum", "actix"),
     "actix": stack("actix-web in front of axum", "actix", "axum"),
+    "poem": Stack(
+        "Rust: poem, deadpool-postgres, fred, reqwest in front of axum, sqlx, redis-rs",
+        rust("poem"),
+        LOOPS,
+        routes=("seq", "par", "tx", "nest", "deep", "retry", "later", "stream"),
+        back=rust("axum"),
+    ),
     "tonic": Stack(
         "Rust: axum, tonic's client in front of tonic's server, reqwest, sqlx, redis-rs",
         rust("tonic_front"),

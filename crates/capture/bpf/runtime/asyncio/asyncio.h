@@ -21,8 +21,7 @@
 
 #include "contract.h"
 
-#define PY_HEADER 16 /* struct PyObject: a wrapper's task follows it */
-#define PY_TYPE 8
+#define PY_HEADER 16	      /* struct PyObject: a wrapper's task follows it */
 #define PY_TUPLE 24	      /* struct PyTupleObject: where its items begin */
 #define PY_FUTURE_CALLBACK 24 /* struct FutureObj: its loop, its first callback */
 #define PY_METHOD_SELF 24     /* struct PyCFunctionObject */
@@ -33,19 +32,7 @@
 enum { ASYNCIO_READER = 1, ASYNCIO_WORKER = 2 };
 
 #include "answers.h"
-
-struct asyncio_thread {
-	__u64 read_for; /* if `fresh`: the request that the running callback has read, or whose answer it has read */
-	__u64 born;	/* task that the running callback has made */
-	__u8 fresh;	/* what the running callback has read: enum carried_by */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct asyncio_thread);
-} asyncio_threads SEC(".maps");
+#include "callbacks.h"
 
 /* Tasks that were made for a new connection, by its socket: its first request may come before they wait for it. */
 WS_TABLE(first_tasks, __u64, __u64);
@@ -81,6 +68,10 @@ static __always_inline void asyncio_born(struct task_state *t, struct asyncio_th
 		born.evidence = WS_EV_COROUTINE;
 		born.state = is_provisional(born.cause) ? ACTS_LENT : ACTS_OWN;
 		born.bound = l->fresh == CARRIED_BY_REQUEST;
+	} else if (!l->fresh && l->made_for) { /* by call_soon() or a timer */
+		born.cause = l->made_for;
+		born.evidence = WS_EV_COROUTINE;
+		born.state = ACTS_LENT;
 	} else if (l->fresh || (asyncio_is_seen(t) && t->loop)) { /* by a callback, for a connection that is new */
 		born.evidence = WS_EV_INFERRED;
 	}
@@ -161,7 +152,7 @@ static __always_inline void asyncio_passed(struct task_state *t, struct actor_ke
 	}
 }
 
-static __always_inline void asyncio_settled(struct task_state *t, const struct asyncio_thread *l, struct actor_key *key,
+static __always_inline void asyncio_settled(struct task_state *t, struct asyncio_thread *l, struct actor_key *key,
 					    __u64 object)
 {
 	struct carrier_key future = { .object = object, .pid = key->pid };
@@ -169,10 +160,12 @@ static __always_inline void asyncio_settled(struct task_state *t, const struct a
 
 	if (t->runs)
 		asyncio_passed(t, key, object);
-	if (value.by && !t->runs)
+	if (value.by && !t->runs) {
+		l->future_type = user_word(object + PY_TYPE);
 		actor_carry(&future, &value);
-	else
+	} else {
 		actor_drop(&future);
+	}
 }
 
 /*
@@ -261,34 +254,44 @@ static __always_inline void asyncio_first(__u64 sk, __u64 request, __u32 pid)
 		actor_pass_cause(c, request, WS_EV_COROUTINE, PASS_OWN);
 }
 
-/* `sk` is the address of the socket. */
-static __always_inline void asyncio_before_message(struct task_struct *task, struct sock_state *s,
-						   struct attribution *a, __u8 direction, __u64 sk)
+static __always_inline void asyncio_before_message(struct task_struct *task, const struct task_state *t,
+						   struct sock_state *s, struct attribution *a, __u8 direction)
 {
 	if (s->request_direction != WS_INGRESS) {
-		if (direction == WS_EGRESS)
+		if (direction == WS_EGRESS) {
 			drop_if_superseded(a);
+			s->by_task = t->actor != 0;
+		}
 		return;
 	}
 	if (direction == WS_INGRESS && s->exchange <= 1)
-		asyncio_first(sk, exchange_id(s), task->tgid);
+		asyncio_first(t->socket, exchange_id(s), task->tgid);
 	note_progress(s, direction);
 }
 
 /*
  * A callback of the loop has read a request (`c->exchange`), or the answer to one (`c->id`). `wakes`: the bytes only
- * wake the loop, as another thread has something for it.
+ * wake the loop, as another thread has something for it. If no task has asked itself, the cause of the answer is an
+ * opinion about the thread. It stays one: the task that goes on with the answer does not take it.
  */
-static __always_inline void asyncio_after_message(struct task_struct *task, const struct sock_state *s,
-						  const struct cause *c, bool wakes)
+static __always_inline void asyncio_after_message(struct task_struct *task, const struct task_state *t,
+						  const struct sock_state *s, const struct cause *c, bool wakes)
 {
 	struct asyncio_thread *l = bpf_task_storage_get(&asyncio_threads, task, 0, 0);
 	bool begins = brings_work(s);
+	struct actor_key key = { .pid = task->tgid };
+	struct attribution *reader;
 
 	if (!l || (begins && wakes))
 		return;
+	if (t->runs) { /* a task without a cause reads for itself: Tornado, sock_recv() */
+		reader = begins ? actor_running(t, &key) : NULL;
+		if (reader && !reader->cause && reader->place != ASYNCIO_WORKER)
+			actor_pass_cause(reader, c->exchange, WS_EV_COROUTINE, PASS_OWN);
+		return;
+	}
 	l->fresh = begins ? CARRIED_BY_REQUEST : c->id || c->evidence == WS_EV_INFERRED ? CARRIED_BY_ANSWER : 0;
-	l->read_for = begins ? c->exchange : c->id;
+	l->read_for = begins ? c->exchange : s->by_task ? c->id : 0;
 }
 
 SEC("uprobe.multi")
@@ -308,10 +311,13 @@ int WS_UPROBE(asyncio)
 	l = bpf_task_storage_get(&asyncio_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!l)
 		return 0;
-	if (point == ASYNCIO_CALLBACK) {
+	if (point == ASYNCIO_CALLBACK || point == ASYNCIO_LEFT) {
 		t->thread_runtimes |= 1U << WS_ASYNCIO_TASK;
-		if (!t->runs)
-			l->fresh = l->born = 0;
+		if (t->runs)
+			return 0;
+		l->fresh = l->born = l->made_for = 0;
+		if (point == ASYNCIO_CALLBACK && t->runs_kind == WS_ASYNCIO_TASK)
+			asyncio_called(WS_FN_ARG1(ctx), WS_FN_ARG2(ctx), WS_FN_ARG3(ctx));
 		return 0;
 	}
 	if (!asyncio_is_seen(t) && point != ASYNCIO_BORN) /* the other half was not found */

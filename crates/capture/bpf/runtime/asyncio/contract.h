@@ -5,7 +5,7 @@
 
 /* Cookies of the probes: src/runtime/asyncio.rs. */
 enum asyncio_point {
-	ASYNCIO_CALLBACK = 1, /* context_run(), PyContext_Exit() */
+	ASYNCIO_CALLBACK = 1, /* context_run(context, arguments, count, …) */
 	ASYNCIO_BORN = 2,     /* Task.__init__(self, …) */
 	ASYNCIO_SETTLED = 3,  /* set_result(self, …), set_exception, cancel of a future */
 	ASYNCIO_STEP = 4,     /* TaskStepMethWrapper.__call__(self, …) */
@@ -13,6 +13,7 @@ enum asyncio_point {
 	ASYNCIO_WRAPPED = 6,  /* TaskWakeupMethWrapper.__call__(self, (future,), …), until Python 3.9 */
 	ASYNCIO_END = 7,      /* the return of the last three */
 	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
+	ASYNCIO_LEFT = 9,     /* PyContext_Exit() */
 };
 
 #endif

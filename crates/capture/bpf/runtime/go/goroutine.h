@@ -20,6 +20,8 @@
 
 #define GO_G_M 48 /* of runtime.g */
 
+#define GO_RECEIVER 0xfffffffe /* in place of a stream's number: the object is a channel, and carries its receiver */
+
 /* By thread group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -176,6 +178,22 @@ int WS_UPROBE(go_birth)
 	return 0;
 }
 
+/*
+ * Whether only this goroutine has received from a channel, as far as is known. Such a channel was made for it, to be
+ * given what it has asked for. A channel of which several goroutines receive brings jobs. A function of its own,
+ * because its caller has little stack.
+ */
+__noinline int go_is_own(__u64 channel, __u64 receiver)
+{
+	struct carrier_key key = { .object = channel, .pid = bpf_get_current_task_btf()->tgid, .stream = GO_RECEIVER };
+	struct carried first = { .cause = receiver }, *seen = actor_carried(&key);
+
+	if (seen)
+		return seen->cause == receiver;
+	actor_carry(&key, &first);
+	return 1;
+}
+
 /* A value goes through a channel from one goroutine to another, one of which has waited. */
 static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 {
@@ -183,7 +201,7 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	struct task_state *t = target_task(task);
 	struct actor_key mine = { .pid = task->tgid, .kind = WS_GOROUTINE }, theirs = mine;
 	const struct go_facts *go;
-	__u64 channel = WS_GO_ARG1(ctx), g = WS_GO_G(ctx), other;
+	__u64 channel = WS_GO_ARG1(ctx), g = WS_GO_G(ctx), made_for = 0, other;
 	struct attribution *from, *to, nobody = {};
 	__u16 element = 0;
 
@@ -227,7 +245,12 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	 */
 	if (from->state <= ACTS_ANSWERED && is_by_stream(to->cause) && socket_of(to->cause) == socket_of(from->cause))
 		return 0;
+	if (receiver_waits && to->state == ACTS_LENT && !to->place && !to->used)
+		made_for = to->cause;
 	actor_pass(from, to, channel, HOW_CHANNEL);
+	to->in_wait = made_for && to->cause != made_for && go_is_own(channel, theirs.id);
+	if (to->in_wait)
+		to->made_for = made_for;
 	return 0;
 }
 

@@ -11,22 +11,14 @@
 #define WS_PYTHON_CONTEXT_H
 
 #include "contract.h"
-
-struct python_copy {
-	__u64 cause;
-	__u32 actor; /* actor_id() of the actor that made the copy */
-	__u8 evidence;
-	__u8 pad[3];
-};
-
-/* Copies, by the address of the context. */
-WS_TABLE(python_copies, struct carrier_key, struct python_copy);
+#include "copies.h"
 
 static __always_inline void python_copied(struct task_struct *task, struct task_state *t, const struct carrier_key *key)
 {
 	struct carried job = python_job(acting(task, t), thread_group(task, t));
 	struct python_copy copy = { .cause = job.cause, .evidence = job.evidence, .actor = actor_id(task, t) };
 
+	copy.made_for = asyncio_asks_for(task, t);
 	table_remember(&python_copies, key, &copy);
 }
 

@@ -73,12 +73,18 @@ static __always_inline void tokio_drop(struct attribution *to, __u64 channel)
 	to->place = channel;
 }
 
+/* A task is woken for this cause, but maybe only by a lock or a result: tokio_check() decides. */
+static __always_inline void tokio_woken(struct attribution *to, __u64 cause)
+{
+	to->woken_by = to->woken_by && to->woken_by != cause ? TOKIO_SEVERAL : cause;
+}
+
 /* `evidence` is that of a sender with a cause. */
 static __always_inline void tokio_sent(const struct attribution *from, struct attribution *to, __u64 channel,
 				       __u8 evidence, bool waits, bool perhaps)
 {
 	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
-	bool known = to->place == channel;
+	bool known = to->place == channel, works = to->takes_work;
 
 	if (from == to || (to->cause && to->state == ACTS_OWN && to->evidence == WS_EV_THREAD))
 		return;
@@ -93,6 +99,8 @@ static __always_inline void tokio_sent(const struct attribution *from, struct at
 	if (!known && (!cause || (from->place && to->cause && !is_over(to))))
 		return;
 	to->takes_work = 1;
+	if (perhaps && works && cause)
+		tokio_woken(to, cause);
 	if (!waits || to->awake || perhaps || (to->acted && to->cause)) {
 		if (cause || !perhaps)
 			tokio_drop(to, channel);
@@ -114,15 +122,15 @@ static __always_inline void tokio_sent(const struct attribution *from, struct at
  * A task that got a value may send one request for it; it may have got more values while it did not sleep.
  *
  * In programs without visible channels, a task that sends again on a connection of its own works for the one task that
- * woke it.
+ * woke it. So does a task that others have woken before by what may be a channel of `futures` (tokio-postgres).
  */
 static __always_inline void tokio_check(struct sock_state *s, struct attribution *a, __u64 actor, bool channels)
 {
 	struct carrier_key key = { .object = a->cause, .pid = actor, .stream = TOKIO_UNRECEIVED };
 	bool again, fresh = false, untrusted = s->shared;
 	__u32 sender = actor >> 32;
+	__u64 woken, place = a->place;
 	struct carried *sent;
-	__u64 woken;
 
 	again = s->sender == sender && a->writes; /* not `sender` alone, as addresses of tasks are reused */
 	if (again && a->acted && !untrusted)	  /* the same request goes on */
@@ -142,10 +150,12 @@ static __always_inline void tokio_check(struct sock_state *s, struct attribution
 				untrusted = untrusted || channels;
 		}
 	}
-	woken = !s->shared && a->slept && (fresh || (again && (untrusted || !a->cause))) ? a->woken_by : 0;
+	woken = !s->shared && !s->pipelined && a->slept && (fresh || (again && (untrusted || !a->cause))) ? a->woken_by
+													  : 0;
 	s->sender = sender;
 	if (woken && woken != TOKIO_SEVERAL) {
 		actor_pass_cause(a, woken, WS_EV_COROUTINE, PASS_LENT);
+		a->place = place;
 	} else if (untrusted) {
 		actor_pass_cause(a, 0, WS_EV_INFERRED, PASS_OWN);
 	}
@@ -245,7 +255,7 @@ int WS_UPROBE(tokio)
 		to = t->runs ? actor_find(&key) : NULL;
 		from = acting(task, t);
 		if (to && to != from && from->cause && from->state != ACTS_RETURNED)
-			to->woken_by = to->woken_by && to->woken_by != from->cause ? TOKIO_SEVERAL : from->cause;
+			tokio_woken(to, from->cause);
 		tokio_brings(t, key.id);
 		break;
 	case TOKIO_ANSWERS:

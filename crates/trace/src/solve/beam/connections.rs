@@ -1,7 +1,8 @@
 //! What the order of reads and sends tells, whatever the hypothesis: activations of threads, and calls that follow each
 //! other on a connection.
 
-use super::{could_make, Beam, Hypothesis};
+use super::makers::could_make;
+use super::{Beam, Hypothesis};
 use crate::solve::timeline::{Call, Class, Hint, Maker, Opinion};
 
 /// Most connections that are followed.
@@ -44,7 +45,8 @@ impl Beam {
     /// The only request that can have made a call, if the kernel guesses the same.
     pub(super) fn guessed(&self, c: &Call, hint: Option<Hint>) -> Option<usize> {
         let hint = hint.filter(|h| h.opinion == Opinion::Guess)?;
-        let mut may = (0..self.open.len()).filter(|s| could_make(&self.open[*s], c));
+        let could_make = could_make(&self.open, c);
+        let mut may = (0..self.open.len()).filter(|s| could_make(&self.open[*s]));
         may.next().filter(|s| may.next().is_none() && self.open[*s].owns(hint.exchange))
     }
 

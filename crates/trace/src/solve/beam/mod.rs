@@ -9,6 +9,7 @@ mod connections;
 mod decide;
 mod doubt;
 mod ends;
+mod makers;
 mod teach;
 mod trails;
 
@@ -21,6 +22,7 @@ use chains::Chains;
 use connections::Connection;
 pub(super) use decide::{Decision, OTHERS};
 use doubt::{Doubt, Next};
+use makers::{could_make, encloses};
 use rustc_hash::FxHashMap;
 
 /// ln of how much less likely than the best a hypothesis may be.
@@ -101,11 +103,6 @@ pub(super) struct Beam {
     pub(super) likelihood: f64,
     /// How often the best hypothesis was right where that could be tested.
     calibration: Calibration,
-}
-
-/// A call lies within the request for which it was made.
-fn could_make(r: &Request, c: &Call) -> bool {
-    r.start_ns <= c.start_ns && r.until_ns >= c.end_ns
 }
 
 impl Default for Beam {
@@ -286,20 +283,24 @@ impl Beam {
         let queue = self.queue(hypothesis, c.tid, &outlook, &mut chains);
         let mut likely =
             |slot: usize| chains.look(slot, &hypothesis.states[slot]).likely + queue.share(slot).max(1e-9).ln();
-        let others = (0..self.open.len()).filter(|s| *s != slot && could_make(&self.open[*s], c));
+        let others = (0..self.open.len()).filter(|s| *s != slot && encloses(&self.open[*s], c));
         let Some(best) = others.map(&mut likely).max_by(f64::total_cmp) else { return };
         let passed = likely(slot) > best;
         self.calibration.test(passed);
     }
 
     fn split(&mut self, c: &Call, hint: Option<Hint>, may: &dyn Fn(&Request) -> bool, model: &Model, effort: Effort) {
-        let fits = |r: &&Request| could_make(r, c) && may(r);
-        let of = self.open.iter().filter(fits).count() + 1;
+        let fits: Vec<bool> = {
+            let could_make = could_make(&self.open, c);
+            self.open.iter().map(|r| could_make(r) && may(r)).collect()
+        };
+        let of = fits.iter().filter(|fits| **fits).count() + 1;
         self.calibration.met(c.class, of == 1);
         let named = |slot: Option<usize>| {
             hint.map_or(0.0, |h| model.hint(h.opinion, slot.is_some_and(|s| self.open[s].owns(h.exchange)), of))
         };
-        let until_ns = self.open.iter().filter(fits).map(|r| r.until_ns).max().unwrap_or(c.start_ns);
+        let may_make = self.open.iter().zip(&fits).filter(|(_, fits)| **fits);
+        let until_ns = may_make.map(|(r, _)| r.until_ns).max().unwrap_or(c.start_ns);
         let alone = model.alone(c.class, c.for_request);
         let width = effort.hypotheses.min(effort.work / self.open.len().max(1)).max(LEAST_HYPOTHESES);
         let answers = self.open.iter().filter(|r| r.answerer == c.actor).count();
@@ -309,7 +310,7 @@ impl Beam {
             model.own(r.class, c.class, r.answerer == c.actor, chance)
         };
         let slots: Vec<(usize, f64)> =
-            (0..self.open.len()).filter(|s| fits(&&self.open[*s])).map(|s| (s, named(Some(s)) + own(s))).collect();
+            (0..self.open.len()).filter(|s| fits[*s]).map(|s| (s, named(Some(s)) + own(s))).collect();
         let is_for_one = matches!(c.maker, Maker::OneOf(_)) && !slots.is_empty();
         let nobody = if is_for_one { NEVER } else { alone + named(None) };
         let outlook = model.outlook(Act::Call(c.class));
