@@ -4,7 +4,9 @@ use crate::harness::{can_trace, has, otlp, root, skip, Span, WIRESPAN};
 use serde_json::Value;
 use std::process::Command;
 
-const PARTS: [&str; 7] = ["on_cpu", "run_queue", "cpu_limit", "blocked", "children", "other_requests", "unknown"];
+/// The parts of a span's time, which add up to it.
+pub(crate) const PARTS: [&str; 8] =
+    ["on_cpu", "run_queue", "cpu_limit", "runtime_queue", "blocked", "children", "other_requests", "unknown"];
 /// What a request does besides its known waits: parsing and answering, by an interpreter, on a busy machine.
 const BESIDES_MS: f64 = 12.0;
 /// How far the clocks may be off.

@@ -1,5 +1,6 @@
 //! Spans of an SDK: where did their own time go? The service measures it itself.
 
+use crate::explain::PARTS;
 use crate::harness::{can_trace, has, otlp, root, skip, Span, WIRESPAN};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -7,7 +8,6 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PARTS: [&str; 7] = ["on_cpu", "run_queue", "cpu_limit", "blocked", "children", "other_requests", "unknown"];
 /// How long the service runs and sleeps at a time.
 const MS: f64 = 20.0;
 /// What a span does besides its known waits, and how long a busy machine may keep it.
@@ -216,7 +216,7 @@ impl Told<'_> {
         };
         let (ran, slept) = (self.truth("ran"), self.truth("slept"));
         let (is_exact, is_job) = (self.is_exact(), case == "job");
-        let unknown = self.part("unknown");
+        let (unknown, queued) = (self.part("unknown"), self.part("run_queue") + self.part("runtime_queue"));
         // Its thread also waits for the interpreter's lock, as another one runs.
         let shares = case == "published";
         let slept_at_least = if slept > 0.0 { MS - OFF_MS } else { 0.0 };
@@ -232,10 +232,7 @@ impl Told<'_> {
                 "it slept for less",
                 name == "request" || shares || self.part("blocked") <= slept + self.stopped() + BESIDES_MS,
             ),
-            (
-                "its call took longer",
-                name != "call" || self.part("children") + self.part("run_queue") + unknown >= MS - OFF_MS,
-            ),
+            ("its call took longer", name != "call" || self.part("children") + queued + unknown >= MS - OFF_MS),
             ("its sleep is not told", !is_exact || slept == 0.0 || self.slept().iter().any(|ms| *ms > MS - OFF_MS)),
             ("another span's sleep is told", name != "spin" || shares || self.slept().iter().all(|ms| *ms < OFF_MS)),
         ];
