@@ -96,19 +96,22 @@ impl Program {
 
     /// The devices of `tc` in each chosen namespace; in that of this process if none is chosen.
     fn devices(&self, more_netns: &[String]) -> Result<Vec<Device>> {
+        let named = |place: &Place| if let Place::Tc(name) = place { Some(name.clone()) } else { None };
+        let devices: Vec<String> = self.keys.points.iter().flatten().filter_map(named).collect();
+        if devices.is_empty() {
+            return Ok(Vec::new()); // to look into other processes' namespaces needs a privilege
+        }
         let names = self.netns_names(more_netns);
         let mut files: Vec<_> =
             names.iter().map(|name| netns_file(name).map_err(|e| anyhow!(e))).collect::<Result<_>>()?;
         if files.is_empty() {
             files.push("/proc/self/ns/net".into());
         }
-        let named = |place: &Place| if let Place::Tc(name) = place { Some(name.clone()) } else { None };
-        let devices = self.keys.points.iter().flatten().filter_map(named);
         let everywhere = |name: String| {
             let of = move |netns: &PathBuf| Device { netns: netns.clone(), name: name.clone() };
             files.iter().map(of).collect::<Vec<_>>()
         };
-        Ok(devices.flat_map(everywhere).collect())
+        Ok(devices.into_iter().flat_map(everywhere).collect())
     }
 
     /// Where packets are seen.

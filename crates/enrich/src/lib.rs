@@ -188,7 +188,7 @@ impl Enricher {
                     _ => {}
                 }
                 let same = start.is_none() || entry.start_ticks == start;
-                let due = same && start.is_some() && entry.asked.is_due(now);
+                let due = same && start.is_some() && !entry.provisional && entry.asked.is_due(now);
                 if due {
                     drop(cache);
                     return self.ask_again(actor, now);
@@ -219,7 +219,7 @@ impl Enricher {
             if let Some(entry) = known.filter(|_| is_same) {
                 let at_ns = entry.asked.at_ns;
                 entry.asked.again(at_ns, now);
-                (entry.checked, entry.provisional) = (now, false);
+                entry.checked = now;
             }
             is_same
         };

@@ -33,8 +33,9 @@ struct {
 } asyncio_threads SEC(".maps");
 
 /*
- * A callback begins: context_run(context, (callback, argument…), count). The address of a future may belong to another
- * object by now, which has another type. A function of its own, because its caller has little stack.
+ * A callback begins: context_run(context, (callback, argument…), count). A future calls with itself as the only
+ * argument. A timer that is to settle a future has another argument, and its future may be at the address of one that
+ * is gone; an object of another kind has another type. A function of its own, because its caller has little stack.
  */
 __noinline int asyncio_called(__u64 context, __u64 arguments, __u64 count)
 {
@@ -51,7 +52,7 @@ __noinline int asyncio_called(__u64 context, __u64 arguments, __u64 count)
 		l->made_for = copy->made_for;
 		table_drop(&python_copies, &key);
 	}
-	if (count < 2 || !l->future_type)
+	if (count != 2 || !l->future_type)
 		return 0;
 	key.object = user_word(arguments + sizeof(__u64));
 	if (user_word(key.object + PY_TYPE) != l->future_type)
