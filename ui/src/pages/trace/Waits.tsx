@@ -100,7 +100,7 @@ function Told({ wait }: { wait: SpanWait }) {
 }
 
 /** Leads to the span of another request. */
-function Other({ id, words }: { id?: string | null; words: string }) {
+function Other({ id, words }: { id: string | null | undefined; words: string }) {
   if (!id) {
     return null;
   }
