@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import os
-import urllib.parse
 
 import aiomysql
 import httpx
 import redis.asyncio
 from quart import Quart
-from shared import BACK, LEAF, REDIS_PORT
+from shared import BACK, LEAF, REDIS_PORT, mysql
 
 app = Quart(__name__)
 cache = redis.asyncio.Redis(host="127.0.0.1", port=REDIS_PORT, decode_responses=True)
@@ -17,17 +15,7 @@ cache = redis.asyncio.Redis(host="127.0.0.1", port=REDIS_PORT, decode_responses=
 
 @app.before_serving
 async def connect():
-    url = urllib.parse.urlsplit(os.environ["MYSQL_URL"])
-    app.pool = await aiomysql.create_pool(
-        host=url.hostname,
-        port=url.port,
-        user=url.username,
-        password=url.password,
-        db=url.path[1:],
-        minsize=2,
-        maxsize=10,
-        autocommit=True,
-    )
+    app.pool = await aiomysql.create_pool(**mysql(), minsize=2, maxsize=10, autocommit=True)
     app.http = httpx.AsyncClient(limits=httpx.Limits(max_connections=100), timeout=30)
 
 

@@ -3,31 +3,20 @@
 import asyncio
 import json
 import os
-import urllib.parse
 
 import aiohttp
 import asyncmy
 import redis.asyncio
 from sanic import Sanic
 from sanic import json as answer
-from shared import BACK, LEAF, REDIS_PORT
+from shared import BACK, LEAF, REDIS_PORT, mysql
 
 app = Sanic("shop")
 
 
 @app.before_server_start
 async def connect(app):
-    url = urllib.parse.urlsplit(os.environ["MYSQL_URL"])
-    app.ctx.pool = await asyncmy.create_pool(
-        host=url.hostname,
-        port=url.port,
-        user=url.username,
-        password=url.password,
-        db=url.path[1:],
-        minsize=2,
-        maxsize=10,
-        autocommit=True,
-    )
+    app.ctx.pool = await asyncmy.create_pool(**mysql(), minsize=2, maxsize=10, autocommit=True)
     app.ctx.cache = redis.asyncio.Redis(host="127.0.0.1", port=REDIS_PORT, decode_responses=True)
     app.ctx.http = aiohttp.ClientSession()
     app.ctx.tasks = asyncio.Queue()

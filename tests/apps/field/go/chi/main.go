@@ -2,7 +2,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -17,7 +16,7 @@ func main() {
 	s := shop.New(shop.Redigo(), shop.Pgx(), shop.Client())
 	r := chi.NewRouter()
 	r.Use(middleware.RequestID, middleware.Recoverer, middleware.Timeout(20*time.Second))
-	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+	route := func(path string, handle shop.Handle) {
 		r.Get(path+"/{id}", func(w http.ResponseWriter, r *http.Request) {
 			answer, err := handle(r.Context(), chi.URLParam(r, "id"))
 			if err != nil {
@@ -27,12 +26,7 @@ func main() {
 			_ = json.NewEncoder(w).Encode(answer)
 		})
 	}
-	route("/seq", s.Seq)
-	route("/par", s.Par)
-	route("/tx", s.Tx)
-	route("/nest", s.Nest)
-	route("/deep", s.Deep)
-	route("/work", s.Work)
+	s.Routes(route)
 	r.Get("/later/{id}", func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(s.Later(chi.URLParam(r, "id")))
 	})

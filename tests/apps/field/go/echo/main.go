@@ -2,7 +2,6 @@
 package main
 
 import (
-	"context"
 	"log"
 	"net/http"
 
@@ -17,7 +16,7 @@ func main() {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Use(middleware.Recover(), middleware.RequestID())
-	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+	route := func(path string, handle shop.Handle) {
 		e.GET(path+"/:id", func(c echo.Context) error {
 			answer, err := handle(c.Request().Context(), c.Param("id"))
 			if err != nil {
@@ -26,12 +25,7 @@ func main() {
 			return c.JSON(http.StatusOK, answer)
 		})
 	}
-	route("/seq", s.Seq)
-	route("/par", s.Par)
-	route("/tx", s.Tx)
-	route("/nest", s.Nest)
-	route("/deep", s.Deep)
-	route("/work", s.Work)
+	s.Routes(route)
 	e.GET("/later/:id", func(c echo.Context) error { return c.JSON(http.StatusOK, s.Later(c.Param("id"))) })
 	e.GET("/stream/:id", func(c echo.Context) error {
 		return s.Stream(c.Request().Context(), c.Param("id"), shop.Saying(c.Response()))

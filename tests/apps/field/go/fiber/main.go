@@ -28,7 +28,7 @@ func main() {
 	s := shop.New(shop.GoRedis(), shop.Pgx(), fetch)
 	app := fiber.New(fiber.Config{DisableStartupMessage: true, Immutable: true})
 	app.Use(recover.New())
-	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+	route := func(path string, handle shop.Handle) {
 		app.Get(path+"/:id", func(c *fiber.Ctx) error {
 			answer, err := handle(c.UserContext(), c.Params("id"))
 			if err != nil {
@@ -37,12 +37,7 @@ func main() {
 			return c.JSON(answer)
 		})
 	}
-	route("/seq", s.Seq)
-	route("/par", s.Par)
-	route("/tx", s.Tx)
-	route("/nest", s.Nest)
-	route("/deep", s.Deep)
-	route("/work", s.Work)
+	s.Routes(route)
 	app.Get("/later/:id", func(c *fiber.Ctx) error { return c.JSON(s.Later(c.Params("id"))) })
 	app.Get("/stream/:id", func(c *fiber.Ctx) error {
 		id := c.Params("id")

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"os"
 
@@ -20,7 +19,7 @@ func main() {
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
 	r.Use(gin.Recovery())
-	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+	route := func(path string, handle shop.Handle) {
 		r.GET(path+"/:id", func(c *gin.Context) {
 			answer, err := handle(c.Request.Context(), c.Param("id"))
 			if err != nil {
@@ -30,12 +29,7 @@ func main() {
 			c.JSON(http.StatusOK, answer)
 		})
 	}
-	route("/seq", s.Seq)
-	route("/par", s.Par)
-	route("/tx", s.Tx)
-	route("/nest", s.Nest)
-	route("/deep", s.Deep)
-	route("/work", s.Work)
+	s.Routes(route)
 	r.GET("/later/:id", func(c *gin.Context) { c.JSON(http.StatusOK, s.Later(c.Param("id"))) })
 	r.GET("/stream/:id", func(c *gin.Context) {
 		_ = s.Stream(c.Request.Context(), c.Param("id"), shop.Saying(c.Writer))

@@ -15,7 +15,7 @@ func main() {
 	s := shop.New(shop.Redigo(), shop.Sqlx(), shop.Client())
 	batch := s.NewBatch(4)
 	r := httprouter.New()
-	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+	route := func(path string, handle shop.Handle) {
 		r.GET(path+"/:id", func(w http.ResponseWriter, r *http.Request, params httprouter.Params) {
 			answer, err := handle(r.Context(), params.ByName("id"))
 			if err != nil {
@@ -25,12 +25,7 @@ func main() {
 			_ = json.NewEncoder(w).Encode(answer)
 		})
 	}
-	route("/seq", s.Seq)
-	route("/par", s.Par)
-	route("/tx", s.Tx)
-	route("/nest", s.Nest)
-	route("/deep", s.Deep)
-	route("/work", s.Work)
+	s.Routes(route)
 	route("/batch", func(ctx context.Context, id string) (shop.Answer, error) { return s.Batch(ctx, batch, id) })
 	route("/retry", s.Retry)
 	route("/later", func(_ context.Context, id string) (shop.Answer, error) { return s.Later(id), nil })

@@ -32,7 +32,7 @@ func main() {
 	batch := s.NewBatch(8)
 	var flights singleflight.Group
 	r := mux.NewRouter()
-	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+	route := func(path string, handle shop.Handle) {
 		r.HandleFunc(path+"/{id}", func(w http.ResponseWriter, r *http.Request) {
 			answer, err := handle(r.Context(), mux.Vars(r)["id"])
 			if err != nil {
@@ -43,12 +43,7 @@ func main() {
 			_ = json.NewEncoder(w).Encode(answer)
 		})
 	}
-	route("/seq", s.Seq)
-	route("/par", s.Par)
-	route("/tx", s.Tx)
-	route("/nest", s.Nest)
-	route("/deep", s.Deep)
-	route("/work", s.Work)
+	s.Routes(route)
 	route("/batch", func(ctx context.Context, id string) (shop.Answer, error) { return s.Batch(ctx, batch, id) })
 	route("/retry", s.Retry)
 	route("/later", func(_ context.Context, id string) (shop.Answer, error) { return s.Later(id), nil })

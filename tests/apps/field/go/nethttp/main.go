@@ -2,7 +2,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 
@@ -21,18 +20,13 @@ func say(w http.ResponseWriter, answer shop.Answer, err error) {
 func main() {
 	s := shop.New(shop.GoRedis(), shop.SQL("pgx"), shop.Client())
 	mux := http.NewServeMux()
-	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+	route := func(path string, handle shop.Handle) {
 		mux.HandleFunc("GET "+path+"/{id}", func(w http.ResponseWriter, r *http.Request) {
 			answer, err := handle(r.Context(), r.PathValue("id"))
 			say(w, answer, err)
 		})
 	}
-	route("/seq", s.Seq)
-	route("/par", s.Par)
-	route("/tx", s.Tx)
-	route("/nest", s.Nest)
-	route("/deep", s.Deep)
-	route("/work", s.Work)
+	s.Routes(route)
 	mux.HandleFunc("GET /later/{id}", func(w http.ResponseWriter, r *http.Request) {
 		say(w, s.Later(r.PathValue("id")), nil)
 	})

@@ -58,6 +58,19 @@ type Answer struct {
 	Detail string `json:"detail"`
 }
 
+// Handle answers a request for an item.
+type Handle = func(context.Context, string) (Answer, error)
+
+// Routes adds the routes that each framework serves.
+func (s *Shop) Routes(add func(path string, handle Handle)) {
+	add("/seq", s.Seq)
+	add("/par", s.Par)
+	add("/tx", s.Tx)
+	add("/nest", s.Nest)
+	add("/deep", s.Deep)
+	add("/work", s.Work)
+}
+
 // Seq makes its calls one after the other.
 func (s *Shop) Seq(ctx context.Context, id string) (a Answer, err error) {
 	a.ID = id
