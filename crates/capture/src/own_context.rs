@@ -1,17 +1,14 @@
-//! What wirespan publishes of its own process, so that a profiler of the machine names it as its spans are named (OTEP
-//! 4719, layout 2): a mapping of memory with the name `OTEL_CTX`, whose header leads to attributes of a resource. How
-//! wirespan reads those of other processes is in `wirespan-enrich`, which has the layout.
+//! What wirespan publishes of its own process, so that a profiler of the machine names it as its spans are named
+//! ([`wirespan_model::process_context`]). `wirespan-enrich` reads those of other processes.
 
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use rustix::mm::{madvise, mmap, Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use wirespan_model::process_context::{Header, HEADER, SIGNATURE};
 
-const SIGNATURE: &[u8] = b"OTEL_CTX";
-const VERSION: u32 = 2;
-/// Bytes of the header; the payload follows.
-const HEADER: usize = 32;
+/// Bytes of the mapping: the header, and the payload behind it.
 const SIZE: usize = 4096;
 
 /// Publishes attributes of this process for as long as it lives. Call it once.
@@ -33,9 +30,8 @@ pub fn publish(attributes: &[(&str, &str)]) -> io::Result<()> {
     unsafe { madvise(address, SIZE, Advice::LinuxDontFork) }?;
     let (memory, address) = (File::from(memory), address as u64);
     memory.write_all_at(&payload, HEADER as u64)?;
-    let rest = [VERSION.to_ne_bytes(), length.to_ne_bytes()].concat();
-    let times = [monotonic_ns().to_ne_bytes(), (address + HEADER as u64).to_ne_bytes()].concat();
-    memory.write_all_at(&[rest, times].concat(), SIGNATURE.len() as u64)?;
+    let header = Header { length, at_ns: monotonic_ns(), payload: address + HEADER as u64 };
+    memory.write_all_at(&header.behind_signature(), SIGNATURE.len() as u64)?;
     // The last: from now on it is whole.
     memory.write_all_at(SIGNATURE, 0)
 }
@@ -70,6 +66,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wirespan_model::process_context::VERSION;
 
     #[test]
     fn what_is_published_is_in_the_memory_of_this_process() {
@@ -82,7 +79,7 @@ mod tests {
         let mut bytes = [0; SIZE];
         memory.read_exact_at(&mut bytes, start).expect("it is mapped");
         let payload = encode(&[("service.name", "wirespan"), ("service.version", &long)]);
-        assert_eq!((&bytes[..8], &bytes[8..12]), (SIGNATURE, &VERSION.to_ne_bytes()[..]));
+        assert_eq!((&bytes[..8], &bytes[8..12]), (&SIGNATURE[..], &VERSION.to_ne_bytes()[..]));
         assert_eq!(bytes[12..16], (payload.len() as u32).to_ne_bytes());
         assert!(bytes[16..24] != [0; 8] && bytes[24..32] == (start + HEADER as u64).to_ne_bytes());
         assert_eq!(bytes[HEADER..HEADER + payload.len()], payload);

@@ -1,28 +1,16 @@
-//! What a process publishes of itself: the resource attributes of its OpenTelemetry SDK (OTEP 4719, "process context",
-//! layout 2). A mapping with a known name begins with a header of 32 bytes:
-//!
-//! | bytes | |
-//! |---|---|
-//! | 0–7 | `OTEL_CTX` |
-//! | 8–11 | version of the layout: 2 |
-//! | 12–15 | length of the payload |
-//! | 16–23 | when it was published, by the monotonic clock, ns; 0 while it is being changed |
-//! | 24–31 | address of the payload in the process |
-//!
-//! The payload is a protobuf message `ProcessContext` (opentelemetry-proto 1.11). It is read whole between two equal
-//! times, or not at all. Only attributes that name the service are kept.
+//! What a process publishes of itself: the resource attributes of its OpenTelemetry SDK, as
+//! [`wirespan_model::process_context`] has it. It is read whole between two equal times, or not at all. Only attributes
+//! that name the service are kept.
 
 use crate::proc::clean;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use wirespan_model::process_context::{Header, HEADER};
 
 /// Names of the mapping: of a memory file, the same with a name, of private memory.
 const NAMES: [&str; 3] = ["/memfd:OTEL_CTX", "[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]"];
-const SIGNATURE: &[u8] = b"OTEL_CTX";
-const VERSION: u32 = 2;
-const HEADER: usize = 32;
 /// Longest payload, as the SDK for Go and OpenTelemetry's profiler have it.
 const LONGEST: usize = 64 * 1024;
 /// So often a context is read that changes meanwhile.
@@ -121,10 +109,7 @@ fn read_at(memory: &Memory<'_>, address: u64) -> Result<Published, Refused> {
     };
     for _ in 0..TRIES {
         let before = header()?;
-        let (version, length, at_ns, payload) = fields(&before).ok_or(Refused::Malformed)?;
-        if !before.starts_with(SIGNATURE) || version != VERSION {
-            return Err(Refused::Malformed);
-        }
+        let Header { length, at_ns, payload } = Header::read(&before).ok_or(Refused::Malformed)?;
         if at_ns == 0 {
             continue;
         }
@@ -137,13 +122,6 @@ fn read_at(memory: &Memory<'_>, address: u64) -> Result<Published, Refused> {
         return is_read.then(|| context(&bytes, at_ns)).flatten().ok_or(Refused::Malformed);
     }
     Err(Refused::Changing)
-}
-
-/// Version, length, time, address of the payload.
-fn fields(header: &[u8; HEADER]) -> Option<(u32, u32, u64, u64)> {
-    let int = |at: usize| header.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-    let long = |at: usize| header.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes);
-    Some((int(8)?, int(12)?, long(16)?, long(24)?))
 }
 
 /// A message of `ProcessContext`: field 1 is a `Resource`, whose fields 1 are `KeyValue`.

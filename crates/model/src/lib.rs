@@ -26,6 +26,7 @@ pub mod order;
 pub mod packet;
 pub mod percent;
 pub mod plain;
+pub mod process_context;
 pub mod sdk;
 pub mod semconv;
 pub mod span;

@@ -3,6 +3,7 @@
 use super::*;
 use std::cell::Cell;
 use std::process::{Child, Command, Stdio};
+use wirespan_model::process_context::{SIGNATURE, VERSION};
 
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8][..], bytes].concat()
@@ -18,7 +19,7 @@ fn payload(attributes: &[(&str, &str)]) -> Vec<u8> {
 
 fn header(version: u32, length: usize, at_ns: u64) -> Vec<u8> {
     let numbers = [version.to_ne_bytes(), (length as u32).to_ne_bytes()].concat();
-    [SIGNATURE, &numbers, &at_ns.to_ne_bytes(), &PAYLOAD.to_ne_bytes()].concat()
+    [&SIGNATURE[..], &numbers, &at_ns.to_ne_bytes(), &PAYLOAD.to_ne_bytes()].concat()
 }
 
 /// Where the payload lies; the header is at 0.
