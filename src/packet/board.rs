@@ -4,13 +4,12 @@ use super::names::Reason;
 use super::places::Places;
 use super::report::ends;
 use super::{Action, Names};
-use wirespan_journey::UNDER_WAY_NS;
-use wirespan_journey::{FlowSum, Flows, Heat, Histogram, Hop, Joiner, Journey, Live, Loss, Place, Settings};
-use wirespan_model::packet::Route;
-use wirespan_model::packet::{Sighting, Tunnel};
+use wirespan_journey::{
+    FlowSum, Flows, Heat, Histogram, Hop, Joiner, Journey, Live, Loss, Place, Settings, UNDER_WAY_NS,
+};
+use wirespan_model::packet::{Route, Sighting, Tunnel};
 use wirespan_view::packets::{
-    DropView, FlowEnds, FlowView, HeatSecond, HeatView, LegView, LossView, PacketPlace, PacketsView, PlaceCount,
-    PlaceLoss,
+    DropView, FlowView, HeatSecond, HeatView, LegView, LossView, PacketPlace, PacketsView, PlaceCount, PlaceLoss,
 };
 
 /// Rows of a table at most: each names other places, and a program may select many devices.
@@ -127,10 +126,7 @@ impl Board {
         let all = self.flows.flows();
         let shown = |nth: usize, route: Option<&Route>| nth < ROWS || route.is_none();
         let row = |(route, flow, loss): &(Option<&Route>, &FlowSum, Loss)| FlowView {
-            flow: route.map(|route| {
-                let [protocol, source, destination] = ends(route);
-                FlowEnds { protocol, source, destination }
-            }),
+            flow: route.map(ends),
             packets: flow.packets,
             bytes: flow.bytes,
             resent: flow.resent,

@@ -157,11 +157,7 @@ impl Met {
     fn lost_flows(&self) -> HashMap<Option<FlowEnds>, Lost> {
         let mut all: HashMap<Option<FlowEnds>, Lost> = HashMap::new();
         for (route, of) in self.meeting.departed_flows() {
-            let flow = route.map(|route| {
-                let [protocol, source, destination] = ends(route);
-                FlowEnds { protocol, source, destination }
-            });
-            all.entry(flow).or_default().add(of);
+            all.entry(route.map(ends)).or_default().add(of);
         }
         all
     }

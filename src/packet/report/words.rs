@@ -7,6 +7,7 @@ use compact_str::CompactString;
 use std::fmt::Write as _;
 use wirespan_journey::{Dropped, Journey, Place};
 use wirespan_model::packet::{hex, Point, Route, Sighting, ETHER_ARP, NOT_IP};
+use wirespan_view::packets::FlowEnds;
 
 /// `12.3 µs`, `4.53 ms` or `1.20 s`.
 pub(crate) fn time(ns: u64) -> String {
@@ -25,10 +26,10 @@ pub(crate) fn counted(n: u64, what: &str) -> String {
 
 /// The protocol of a flow and its two ends: `tcp`, `10.0.0.1:40000`, `10.0.0.2:80`. Of a frame that is not of IP and
 /// not of ARP, no ends are known.
-pub(crate) fn ends(route: &Route) -> [String; 3] {
-    let name = match (route.protocol, route.source_port) {
+pub(crate) fn ends(route: &Route) -> FlowEnds {
+    let protocol = match (route.protocol, route.source_port) {
         (NOT_IP, ETHER_ARP) => "arp".to_owned(),
-        (NOT_IP, kind) => return [format!("frame 0x{kind:04x}"), String::new(), String::new()],
+        (NOT_IP, kind) => return FlowEnds { protocol: format!("frame 0x{kind:04x}"), ..FlowEnds::default() },
         (6, _) => "tcp".to_owned(),
         (17, _) => "udp".to_owned(),
         (1, _) => "icmp".to_owned(),
@@ -39,11 +40,12 @@ pub(crate) fn ends(route: &Route) -> [String; 3] {
         6 | 17 => std::net::SocketAddr::new(ip, port).to_string(),
         _ => ip.to_string(),
     };
-    [name, end(route.source, route.source_port), end(route.destination, route.destination_port)]
+    let source = end(route.source, route.source_port);
+    FlowEnds { protocol, source, destination: end(route.destination, route.destination_port) }
 }
 
 pub(super) fn route(route: &Route) -> String {
-    let [name, from, to] = ends(route);
+    let FlowEnds { protocol: name, source: from, destination: to } = ends(route);
     match (route.protocol, route.destination_port) {
         (NOT_IP, _) if from.is_empty() => name,
         (NOT_IP, 1) => format!("{name} {from} asks for {to}"),

@@ -51,10 +51,15 @@ impl Parts {
         "not known",
     ];
 
-    /// The place of [`Parts::blocked`] in [`Parts::values`].
+    /// The places of the parts in [`Parts::values`].
+    pub(super) const ON_CPU: usize = 0;
+    pub(super) const RUN_QUEUE: usize = 1;
+    pub(super) const CPU_LIMIT: usize = 2;
+    pub(super) const RUNTIME_QUEUE: usize = 3;
     pub(super) const BLOCKED: usize = 4;
-    /// The place of [`Parts::children`] there.
     pub(super) const CHILDREN: usize = 5;
+    pub(super) const OTHER_REQUESTS: usize = 6;
+    pub(super) const UNKNOWN: usize = 7;
 
     /// The parts, in the order of [`Parts::KEYS`].
     pub fn values(&self) -> [u64; 8] {
@@ -84,7 +89,7 @@ impl Parts {
     }
 
     pub(super) fn known(&self) -> u64 {
-        self.values()[..7].iter().sum()
+        self.values()[..Self::UNKNOWN].iter().sum()
     }
 
     /// What is left of each part if this much of their time is taken away, whatever it was.

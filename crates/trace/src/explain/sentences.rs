@@ -53,22 +53,22 @@ pub(super) fn sentence(step: &Step, is_last: bool) -> String {
 /// What a span did in one of its parts: `ran`, `waited in its calls`.
 fn did(step: &Step, part: usize, is_last: bool) -> String {
     match part {
-        0 => match step.ran_in.as_ref().map(|(stack, ns)| (place(stack), ns)) {
+        Parts::ON_CPU => match step.ran_in.as_ref().map(|(stack, ns)| (place(stack), ns)) {
             Some((place, ns)) if !place.is_empty() => {
                 format!("ran: the work itself takes the time, about {} of it in {place}", short(*ns))
             }
             _ => "ran: the work itself takes the time".into(),
         },
-        1 => "was ready and got no processor: something else ran there".into(),
-        2 => "was held back by the CPU limit of its cgroup".into(),
-        3 => "was ready, and the runtime of its program ran others".into(),
+        Parts::RUN_QUEUE => "was ready and got no processor: something else ran there".into(),
+        Parts::CPU_LIMIT => "was held back by the CPU limit of its cgroup".into(),
+        Parts::RUNTIME_QUEUE => "was ready, and the runtime of its program ran others".into(),
         Parts::BLOCKED => blocked(step),
         Parts::CHILDREN => match &step.asked {
             Some(end) if is_last => format!("waited for the answer of {end}, of which no span was seen"),
             Some(end) => format!("waited for the answer of {end}"),
             None => "waited in its calls".into(),
         },
-        6 => "waited because its thread worked for other requests".into(),
+        Parts::OTHER_REQUESTS => "waited because its thread worked for other requests".into(),
         _ => "did what is not known: another thread took over, and how long that waited was not seen".into(),
     }
 }

@@ -60,7 +60,12 @@ pub(super) struct NewWait<'a> {
 
 /// Whether a wait is part of the time in which a span was blocked.
 pub(super) fn blocks(wait: &Waited) -> bool {
-    !wait.in_call && !matches!(wait.kind, WaitKind::RunQueue | WaitKind::CpuLimit) && wait.resource != READY
+    let is_ready = match wait.kind {
+        WaitKind::RunQueue | WaitKind::CpuLimit => true,
+        WaitKind::Runtime => wait.resource == READY,
+        _ => false,
+    };
+    !wait.in_call && !is_ready
 }
 
 fn of_kind(waits: &[Waited], kind: WaitKind) -> u64 {

@@ -15,15 +15,15 @@ const MOST_SENTENCES: usize = 3;
 const MOST_WAITS: usize = 12;
 /// What parts that are no waits say if they have grown, by their place in [`Parts::values`].
 const RUNS: [(usize, &str); 3] = [
-    (0, "run NS longer on a processor: the work itself takes the time"),
-    (6, "wait NS longer because their thread works for other requests"),
-    (7, "do for NS longer what is not known"),
+    (Parts::ON_CPU, "run NS longer on a processor: the work itself takes the time"),
+    (Parts::OTHER_REQUESTS, "wait NS longer because their thread works for other requests"),
+    (Parts::UNKNOWN, "do for NS longer what is not known"),
 ];
 /// The same of parts that waits would tell more of.
 const WAITS: [(usize, &str); 5] = [
-    (1, "are ready NS longer and get no processor"),
-    (2, "are held back NS longer by their CPU limit"),
-    (3, "are ready NS longer, and the runtime of their program runs others"),
+    (Parts::RUN_QUEUE, "are ready NS longer and get no processor"),
+    (Parts::CPU_LIMIT, "are held back NS longer by their CPU limit"),
+    (Parts::RUNTIME_QUEUE, "are ready NS longer, and the runtime of their program runs others"),
     (Parts::BLOCKED, "are blocked NS longer outside of their calls"),
     (Parts::CHILDREN, "wait NS longer in their calls"),
 ];
