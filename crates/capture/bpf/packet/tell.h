@@ -86,13 +86,14 @@ static __always_inline int tell_plain(struct ws_packet *p, __u64 nfct)
 /* `skb` may be NULL: then no headers are at hand. `stacks`: whether the kernel gives its stack to such a program. */
 static __always_inline int tell_of(void *ctx, struct ws_packet *p, struct sk_buff *skb, bool stacks)
 {
-	__u64 nfct = connection_of(skb);
 	struct packet_and_more *m;
 	struct ws_packet_was was = {};
+	__u64 nfct;
 	long bytes;
 
 	if (!may_tell(p))
 		return 0;
+	nfct = connection_of(skb);
 	if (!snap_bytes && !with_stack)
 		return tell_plain(p, nfct);
 	m = bpf_ringbuf_reserve(&packets, sizeof(*m), 0);

@@ -1,11 +1,12 @@
 //! Programs of chosen devices (tcx, Linux 6.6). The kernel takes them away when their descriptor is closed, also if
 //! this process is killed.
 
+use crate::netns;
 use libbpf_rs::libbpf_sys::{bpf_link_create, bpf_link_create_opts, BPF_TCX_EGRESS, BPF_TCX_INGRESS};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::path::PathBuf;
 use wirespan_model::packet::Point;
 
@@ -36,21 +37,17 @@ pub(super) fn attach(point: Point, program: RawFd, devices: &[Device]) -> io::Re
     Ok(links)
 }
 
-/// A device is known by its number, which counts in its own namespace: a thread goes there.
-fn within(netns: &PathBuf, name: &str, program: RawFd, way: u32) -> io::Result<Option<OwnedFd>> {
-    let space = File::open(netns)?;
+/// A device is known by its number, which counts in its own namespace.
+fn within(space: &PathBuf, name: &str, program: RawFd, way: u32) -> io::Result<Option<OwnedFd>> {
     let name = CString::new(name)?;
-    let visit = std::thread::Builder::new().name("visit".into()).spawn(move || {
-        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-        rustix::thread::move_into_link_name_space(space.as_fd(), kind)?;
+    netns::within(File::open(space)?, move || {
         // SAFETY: `name` is a text that ends with a zero, and outlives the call.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
         match i32::try_from(index) {
             Ok(1..) => link(program, index as RawFd, way).map(Some),
             _ => Ok(None),
         }
-    })?;
-    visit.join().unwrap_or_else(|_| Err(io::Error::other("the visit failed")))
+    })
 }
 
 fn link(program: RawFd, device: i32, way: u32) -> io::Result<OwnedFd> {

@@ -17,8 +17,6 @@ struct go_facts {
 /* Cookies of the probes of Go's scheduler. */
 enum go_turn { GO_READY = 1, GO_POLLED = 2, GO_EXECUTE = 3 };
 
-#define GO_POLL_STATES 2 /* who waits in a runtime.pollDesc: nobody, pdReady, pdWait, or else an address */
-
 /*
  * Where a goroutine is parked, and the runtime's own texts of why, by number: bytes of each, with zeros behind. The
  * place is the address and the size of runtime.gopark, 8 bytes each.

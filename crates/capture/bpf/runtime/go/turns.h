@@ -9,6 +9,7 @@
 
 #define GO_READS 'r' /* modes of the poller, which may come together, as their sum */
 #define GO_WRITES 'w'
+#define GO_POLL_STATES 2 /* who waits in a runtime.pollDesc: nobody, pdReady, pdWait, or else an address */
 
 static __always_inline void go_is_due(const struct go_facts *go, __u64 g, __u32 pid)
 {
@@ -18,7 +19,7 @@ static __always_inline void go_is_due(const struct go_facts *go, __u64 g, __u32 
 		turn_is_due(id, pid);
 }
 
-/* The goroutine that waits in this word of a runtime.pollDesc: an address, or one of a few small numbers. */
+/* The goroutine that waits in this word of a runtime.pollDesc. */
 static __always_inline void go_polled(const struct go_facts *go, __u64 at, __u32 pid)
 {
 	__u64 g = user_word(at);

@@ -76,18 +76,13 @@ fn netns_of(pid: u32) -> Option<u32> {
     Some(fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino() as u32)
 }
 
-/// The sockets of a process's network namespace, listed by a thread that enters the namespace.
+/// The sockets of a process's network namespace.
 fn sockets_of(pid: u32, netns: u32) -> std::io::Result<Vec<Socket>> {
     if netns_of(std::process::id()) == Some(netns) {
         return diag::sockets();
     }
     let space = fs::File::open(format!("/proc/{pid}/ns/net"))?;
-    let visit = std::thread::Builder::new().name("visit".into()).spawn(move || {
-        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-        rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), kind)?;
-        diag::sockets()
-    })?;
-    visit.join().unwrap_or_else(|_| Err(std::io::Error::other("the visit failed")))
+    crate::netns::within(space, diag::sockets)
 }
 
 fn socket_inodes(pid: u32) -> Vec<u32> {

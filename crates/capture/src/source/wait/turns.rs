@@ -1,5 +1,6 @@
 //! Turns of actors that a runtime moves from thread to thread: which thread ran the actor of a request, and when.
 
+use super::record::text;
 use crate::boxes;
 use crate::clock::Clock;
 use crate::object::WirespanSkel;
@@ -55,11 +56,7 @@ fn reason(texts: &[u8], number: u32) -> Text {
     match number {
         WS_PARK_UNKNOWN => Text::default(),
         WS_PARK_READY => READY.into(),
-        _ => {
-            let room = texts.chunks_exact(GO_REASON_NAME as usize).nth(number as usize).unwrap_or_default();
-            let end = room.iter().position(|b| *b == 0).unwrap_or(room.len());
-            Text::from_utf8_lossy(&room[..end])
-        }
+        _ => text(texts.chunks_exact(GO_REASON_NAME as usize).nth(number as usize).unwrap_or_default()),
     }
 }
 
