@@ -169,3 +169,10 @@ pub(crate) fn otlp(path: &Path) -> Vec<Span> {
     }
     spans
 }
+
+/// Builds a program of Go from a file, or from the module in a folder.
+pub(crate) fn go_build(source: &Path, program: &Path) {
+    let (folder, what) = if source.is_dir() { (source, Path::new(".")) } else { (Path::new("."), source) };
+    let done = Command::new("go").args(["build", "-o"]).args([program, what]).current_dir(folder).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}

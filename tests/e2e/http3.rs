@@ -1,7 +1,7 @@
 //! HTTP/3 between two services: both ends read each handshake, and the datagrams neither make calls nor take those of
 //! the other requests of their process.
 
-use crate::harness::{can_trace, has, otlp, root, skip, Span, WIRESPAN};
+use crate::harness::{can_trace, go_build, has, otlp, root, skip, Span, WIRESPAN};
 use std::process::Command;
 
 /// Requests of each kind that tests/apps/http3/mesh.py makes.
@@ -78,8 +78,7 @@ fn both_ends_read_each_handshake_of_a_stack_that_batches_its_calls() {
     let dir = tempfile::tempdir().unwrap();
     let (program, spans) = (dir.path().join("quic_go"), dir.path().join("spans.jsonl"));
     let source = root().join("tests/apps/http3/quic_go");
-    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    go_build(&source, &program);
     let script = format!(
         "{program} serve >{dir}/out & while ! test -s {dir}/out; do sleep 0.05; done; \
          {program} ask $(head -n 1 {dir}/out) {REQUESTS} 3; kill $!; wait $!; tail -n 1 {dir}/out",

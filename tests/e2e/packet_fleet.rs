@@ -8,6 +8,7 @@ use crate::spaces::Spaces;
 use crate::split::{Place, UI_TOKEN};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// The name of this host and a process, as agents on one host are told apart.
@@ -20,6 +21,15 @@ fn program(folder: &Path, text: &str) -> PathBuf {
     let file = folder.join("program.yaml");
     std::fs::write(&file, text).unwrap();
     file
+}
+
+/// Waits for the end of a client: the lines that it told, and what it said.
+pub(crate) fn ended(client: Running, stdout: &Receiver<Vec<u8>>) -> (Vec<Value>, String) {
+    let done = client.finish(Duration::from_secs(60));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    let told = String::from_utf8(stdout.recv_timeout(Duration::from_secs(10)).unwrap()).unwrap();
+    (told.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), said)
 }
 
 /// Lines of one kind of one agent.
@@ -74,11 +84,7 @@ fn agents_that_let_a_server_run_a_program_and_one_that_vanishes() {
     std::fs::write(&stop, "").unwrap();
     let sent: u64 = String::from_utf8(sender.finish(Duration::from_secs(30)).stdout).unwrap().trim().parse().unwrap();
     client.signal(rustix::process::Signal::TERM);
-    let done = client.finish(Duration::from_secs(60));
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    let told = String::from_utf8(stdout.recv_timeout(Duration::from_secs(10)).unwrap()).unwrap();
-    assert!(done.status.success(), "{said}");
-    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (lines, said) = ended(client, &stdout);
 
     // The one that stays tells each packet at both points.
     let counts = of(&lines, "count", &names[0]);
@@ -227,15 +233,12 @@ fn a_program_of_agents_chooses_packets_by_the_spans_of_their_server() {
         ask(1);
         std::thread::sleep(Duration::from_millis(100));
     }
-    let done = client.finish(Duration::from_secs(60));
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    let told = String::from_utf8(stdout.recv_timeout(Duration::from_secs(10)).unwrap()).unwrap();
+    let (lines, said) = ended(client, &stdout);
     assert!(said.contains(&format!("packets from and to 127.0.0.1:{}", ports[0])), "{said}");
-    let lines = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let packets: Vec<Value> = lines.filter(|line| line["kind"] == "packet").collect();
+    let packets: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "packet").collect();
     let port = |packet: &Value, key: &str| packet["route"][key].to_string();
-    let of_shop = |p: &&Value| port(p, "source_port") == ports[0] || port(p, "destination_port") == ports[0];
-    assert!(packets.len() > 20 && packets.iter().filter(of_shop).count() == packets.len(), "{said} {told}");
+    let of_shop = |p: &&&Value| port(p, "source_port") == ports[0] || port(p, "destination_port") == ports[0];
+    assert!(packets.len() > 20 && packets.iter().filter(of_shop).count() == packets.len(), "{said} {lines:?}");
     agent.end();
     server.end();
     for running in [shop, other] {

@@ -2,7 +2,7 @@
 
 use crate::harness::{has, skip, Running, WIRESPAN};
 use crate::packet_actions::{COUNTER, FLOOD};
-use crate::packet_fleet::named;
+use crate::packet_fleet::{ended, named};
 use crate::packet_meets::agent;
 use crate::packets::{bridged, made, ready};
 use crate::running::reader;
@@ -58,11 +58,7 @@ fn what_is_lost_between_two_agents_is_told_by_place_and_by_flow() {
     std::thread::sleep(Duration::from_secs(8));
     let live = get(place.ui(), "packets/agents");
     client.signal(rustix::process::Signal::TERM);
-    let done = client.finish(Duration::from_secs(60));
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    let told = String::from_utf8(stdout.recv_timeout(Duration::from_secs(10)).unwrap()).unwrap();
-    assert!(done.status.success(), "{said}");
-    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (lines, said) = ended(client, &stdout);
     let of = |kind: &str| lines.iter().filter(|line| line["kind"] == kind).collect::<Vec<_>>();
     let n = |of: &Value| of.as_u64().unwrap_or_else(|| panic!("no number: {of}"));
 

@@ -1,7 +1,7 @@
 //! Packets of two agents whose clocks differ: they meet, and their times have bounds that contain the truth.
 
 use crate::harness::{skip, wirespan, within, Running, WIRESPAN};
-use crate::packet_fleet::named;
+use crate::packet_fleet::{ended, named};
 use crate::packets::{made, ready};
 use crate::running::reader;
 use crate::spaces::{lacking, Spaces};
@@ -250,11 +250,7 @@ fn run(place: &Place, program: &Path, work: impl FnOnce()) -> Told {
         std::thread::sleep(Duration::from_millis(200));
     }
     let stdout = reader(client.0.stdout.take());
-    let done = client.finish(Duration::from_secs(60));
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{said}");
-    let told = String::from_utf8(stdout.recv_timeout(Duration::from_secs(10)).unwrap()).unwrap();
-    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (lines, said) = ended(client, &stdout);
     lines.iter().filter(|line| line["kind"] == "clock").for_each(keep);
     Told { lines, windows, said }
 }

@@ -1,7 +1,7 @@
 //! Context in requests of HTTP/2 and gRPC, by clients of several languages. The truth is what servers received, with
 //! and without tracing.
 
-use crate::harness::{can_trace, has, otlp, root, Running, Span, WIRESPAN};
+use crate::harness::{can_trace, go_build, has, otlp, root, Running, Span, WIRESPAN};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,10 +26,9 @@ fn python() -> Option<String> {
 }
 
 fn build(dir: &Path) -> String {
-    let program = dir.join("http2").to_str().unwrap().to_string();
-    let built = Command::new("go").args(["build", "-o", &program, "."]).current_dir(app("")).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    program
+    let program = dir.join("http2");
+    go_build(app("").as_ref(), &program);
+    program.to_str().unwrap().to_string()
 }
 
 /// A server that writes down what it received.

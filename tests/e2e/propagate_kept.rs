@@ -1,6 +1,6 @@
 //! Context in every request of kept connections. The truth is what the server received, with and without tracing.
 
-use crate::harness::{can_trace, has, otlp, root, Span, WIRESPAN};
+use crate::harness::{can_trace, go_build, has, otlp, root, Span, WIRESPAN};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::path::Path;
@@ -87,8 +87,7 @@ fn every_request_of_a_kept_connection_carries_its_context() {
 }
 
 fn go(dir: &Path) -> String {
-    let program = dir.join("kept").to_str().unwrap().to_string();
-    let built = Command::new("go").args(["build", "-o", &program, &app("kept.go")]).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    program
+    let program = dir.join("kept");
+    go_build(app("kept.go").as_ref(), &program);
+    program.to_str().unwrap().to_string()
 }

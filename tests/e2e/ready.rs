@@ -1,6 +1,6 @@
 //! Goroutines that are ready and that Go's scheduler does not run, as others have their turn. The service is the truth.
 
-use crate::harness::{can_trace, has, otlp, root, WIRESPAN};
+use crate::harness::{can_trace, go_build, has, otlp, root, WIRESPAN};
 use serde_json::Value;
 use std::process::Command;
 
@@ -17,8 +17,7 @@ fn the_time_in_which_a_goroutine_is_ready_and_not_run_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (program, spans) = (dir.path().join("service"), dir.path().join("spans"));
     let source = root().join("tests/apps/ready/service.go");
-    let built = Command::new("go").args(["build", "-o"]).args([&program, &source]).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    go_build(&source, &program);
     let mut command = Command::new(WIRESPAN);
     command.args(["run", "--no-ui", "--print", "0", "--threshold", "5ms", "--otlp-file"]).arg(&spans).arg("--");
     let done = command.arg(&program).arg(ASKED.to_string()).output().unwrap();

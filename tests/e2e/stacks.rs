@@ -1,6 +1,8 @@
 //! In which code slow requests waited: servers whose functions are known are asked, and each stack is compared.
 
-use crate::harness::{can_trace, compile_with, eventually, has, otlp, root, skip, within, Running, Span, WIRESPAN};
+use crate::harness::{
+    can_trace, compile_with, eventually, go_build, has, otlp, root, skip, within, Running, Span, WIRESPAN,
+};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -124,8 +126,7 @@ fn a_thread_of_go_in_a_system_call_has_its_whole_stack() {
     let dir = tempfile::tempdir_in(root().join("target")).unwrap();
     let program = dir.path().join("stacks_go");
     let source = root().join("tests/apps/stacks/stacks.go");
-    let done = Command::new("go").args(["build", "-o"]).arg(&program).arg(&source).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    go_build(&source, &program);
     let spans = traced(&program, &["/sleep/40"]);
     assert_named(&spans);
     let (user, _) = longest(&spans[0]);

@@ -2,7 +2,7 @@
 //! with what the service has measured: kind, what ended it, who held it up, and for how long.
 
 use crate::explain::{is_right, Request};
-use crate::harness::{can_trace, compile, has, otlp, root, skip, Span, WIRESPAN};
+use crate::harness::{can_trace, compile, go_build, has, otlp, root, skip, Span, WIRESPAN};
 use crate::java_stacks::machines;
 use crate::javascript::nodes;
 use crate::waits::{is_always_possible, Wait, COMPARED_MS};
@@ -254,8 +254,7 @@ fn waits_of_goroutines() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("service");
     let source = root().join("tests/apps/waits/service.go");
-    let done = Command::new("go").args(["build", "-o"]).args([&program, &source]).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    go_build(&source, &program);
     let cases = format!("pipe,gc,{CASES},slow-disk+convoy");
     check(test, &[program.to_str().unwrap()], &cases, &GOROUTINES, 50);
 }

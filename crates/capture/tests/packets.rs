@@ -40,11 +40,14 @@ fn the_kernel_takes_each_program_for_which_it_has_the_tracepoint() {
         netns: vec![NO_NAMESPACE, 2],
         ..Filter::default()
     };
+    // The device is of a namespace of this test's own, which ends with its thread.
+    // SAFETY: only the network of this thread changes.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
     let nobody = || Filter { netns: vec![NO_NAMESPACE], ..Filter::default() };
     let hosts = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
     let all = PacketOptions {
         points: Point::FIXED.into_iter().chain([Point::Egress, Point::Ingress]).collect(),
-        devices: vec![Device { netns: "/proc/self/ns/net".into(), name: "lo".into() }],
+        devices: vec![Device { netns: "/proc/thread-self/ns/net".into(), name: "lo".into() }],
         one_flow_of: 8,
         at_most: 10,
         ring_bytes: 1 << 16,
