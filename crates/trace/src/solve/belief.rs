@@ -77,6 +77,8 @@ pub(super) struct Belief {
     pub(super) by_thread: bool,
     /// Learning begins with what leads to what.
     pub(super) led: Option<Led>,
+    /// Learning begins with the causes that time suggests.
+    pub(super) begins_by_time: bool,
 }
 
 /// Learning begins with what leads to what.
@@ -85,6 +87,8 @@ pub(super) struct Led {
     /// How likely a call belongs to no request, before anything else is known. A request that owes no such call is less
     /// likely. Where calls come after answers, too few such calls shift the queue for all others; too many break it.
     pub(super) alone: f64,
+    /// It is found by time, not by the order of reads and acts.
+    pub(super) timed: bool,
 }
 
 impl Belief {
@@ -96,7 +100,14 @@ impl Belief {
             goes_on, longest, shortest, between, waits, elsewhere, overtaken, again, next, later, passed, before,
             outside, foreign,
         ];
-        Belief { turns, order: Order::Requests, starts_neutral: false, by_thread: false, led: None }
+        Belief {
+            turns,
+            order: Order::Requests,
+            starts_neutral: false,
+            by_thread: false,
+            led: None,
+            begins_by_time: false,
+        }
     }
 }
 
@@ -107,14 +118,20 @@ const AT_ONCE: Belief = Belief::new([0.9, 0.5, 0.1, 0.05, 0.01]);
 const UNORDERED: Belief = Belief::new([0.3, 0.5, 0.5, 0.5, 0.05]);
 const CALLS: Belief = Belief { order: Order::Calls, ..Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]) };
 const LOOP: Belief = Belief { order: Order::Loop, ..SERIAL };
-const LED: Belief = Belief { led: Some(Led { alone: 0.0004 }), ..LOOP };
-const LED_OR_ALONE: Belief = Belief { led: Some(Led { alone: 0.002 }), ..LOOP };
+const LED: Belief = Belief { led: Some(Led { alone: 0.0004, timed: false }), ..LOOP };
+const LED_OR_ALONE: Belief = Belief { led: Some(Led { alone: 0.002, timed: false }), ..LOOP };
+const LED_BY_TIME: Belief = Belief { led: Some(Led { alone: 0.002, timed: true }), ..LOOP };
+const LOOP_BY_TIME: Belief = Belief { begins_by_time: true, ..LOOP };
+const UNORDERED_BY_TIME: Belief = Belief { begins_by_time: true, ..UNORDERED };
 
 /// All beliefs: an event loop, led or not; one call after the other; all calls at once; no order; a queue of calls for
 /// workers (from the start, and once something is learnt); and some of them per thread.
-pub(super) const BELIEFS: [Belief; 13] = [
+pub(super) const BELIEFS: [Belief; 16] = [
     LED,
     LED_OR_ALONE,
+    LED_BY_TIME,
+    LOOP_BY_TIME,
+    UNORDERED_BY_TIME,
     LOOP,
     SERIAL,
     AT_ONCE,

@@ -2,8 +2,9 @@
 
 use super::beam::{Beam, Decision, Effort};
 use super::belief::BELIEFS;
-use super::model::{Debts, Model};
-use super::timeline::Event;
+use super::model::{Debts, Model, Outlives};
+use super::timed::Timed;
+use super::timeline::{Event, Request};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -24,6 +25,35 @@ pub(super) struct Candidate {
     pub(super) likelihood: f64,
 }
 
+/// What events show without any hypothesis.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// By the order of reads and acts, and by time.
+    debts: [Arc<Debts>; 2],
+    /// The request of each call, by time.
+    makers: FxHashMap<u32, u32>,
+    outlives: Outlives,
+}
+
+impl Shown {
+    pub(super) fn by(events: &[Event], timed: Timed) -> Shown {
+        let debts = [Arc::new(Debts::learn(events)), Arc::new(Debts::of(timed.leads))];
+        let mut outlives = Outlives::default();
+        let mut requests: FxHashMap<u32, &Request> = FxHashMap::default();
+        for event in events {
+            match event {
+                Event::Read(r) => drop(requests.insert(r.id, r)),
+                Event::Sent(c) => {
+                    let request = timed.makers.get(&c.id).and_then(|request| requests.get(request));
+                    request.into_iter().for_each(|r| outlives.learn(r, c));
+                }
+                _ => {}
+            }
+        }
+        Shown { debts, makers: timed.makers, outlives }
+    }
+}
+
 /// Each belief, with nothing learnt. `beam`: what is known of the open requests.
 pub(super) fn candidates(beam: &Beam) -> Vec<Candidate> {
     let candidate = |belief| Candidate { beam: beam.clone(), model: Model::new(belief), likelihood: 0.0 };
@@ -41,18 +71,23 @@ impl Candidate {
     }
 
     /// One round of learning from events anew: all [`ROUNDS`] of them, one after the other, begin without knowledge.
-    /// What was learnt from the first few events would repeat their mistakes. `debts`: what these events show without
-    /// any hypothesis.
-    pub(super) fn train(&mut self, round: usize, events: &[Event], debts: Option<&Arc<Debts>>, effort: Effort) {
+    /// What was learnt from the first few events would repeat their mistakes.
+    pub(super) fn train(&mut self, round: usize, events: &[Event], shown: &Shown, effort: Effort) {
+        let mut learnt = self.model.anew();
+        if round == 0 && learnt.belief.begins_by_time {
+            Beam::default().teach(events, &shown.makers, &mut learnt);
+            self.model = learnt;
+            return;
+        }
         if round == 0 {
             self.model = self.model.anew();
-            self.model.debts = self.model.belief.led.and_then(|_| debts.cloned());
+            self.model.outlives = shown.outlives.clone();
+            self.model.debts = self.model.belief.led.map(|led| shown.debts[usize::from(led.timed)].clone());
         }
         (self.model.step_weight, self.model.uses_guesses) = (WEIGHTS[round], round >= GUESSES_FROM_ROUND);
         let (mut beam, mut decided) = (Beam::default(), Vec::new());
         beam.run(events, &self.model, effort, &mut decided);
         self.likelihood = beam.likelihood;
-        let mut learnt = self.model.anew();
         Beam::default().teach(events, &Self::makers(&beam, &decided), &mut learnt);
         self.model = learnt;
     }

@@ -72,11 +72,10 @@ impl Leads {
         leads
     }
 
-    #[cfg(test)]
-    pub(super) fn of(rates: &[(Lead, Kind, f64)]) -> Leads {
+    pub(super) fn of(rates: impl IntoIterator<Item = (Lead, Kind, f64)>) -> Leads {
         let mut leads = Leads::default();
         for (lead, kind, rate) in rates {
-            leads.0.entry(*lead).or_default().insert(*kind, *rate);
+            leads.0.entry(lead).or_default().insert(kind, rate);
         }
         leads
     }
@@ -272,7 +271,7 @@ mod tests {
 
     fn call(id: u32, class: Class, socket: u64, start_ns: u64, end_ns: u64) -> Call {
         let maker = Maker::Unknown(None);
-        Call { id, class, start_ns, end_ns, maker, tid: 1, actor: Actor::of(1, 0), for_request: true, socket }
+        Call { id, class, start_ns, end_ns, maker, tid: 1, actor: Actor::of(1, 0), for_request: true, socket, peer: 1 }
     }
 
     /// Two requests at a time, of random classes. Pages ask the cache on one connection for all, which gathers what it

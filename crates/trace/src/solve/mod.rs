@@ -39,6 +39,7 @@ mod records;
 mod sharing;
 mod signature;
 mod threads;
+mod timed;
 mod timeline;
 mod told;
 mod trial;

@@ -5,15 +5,19 @@
 
 mod debts;
 mod habits;
+mod outlives;
+mod outlook;
 mod own;
 
 use super::belief::{Belief, Order, Turn, TURNS};
-use super::chain::{Act, Done, Last, Made, Place};
+use super::chain::{Act, Done, Last, Place};
 use super::delays::{bucket, Delays, BUCKETS};
 use super::order::{Turns, LED_ORDERS, ORDERS};
 use super::timeline::{Class, Opinion, OPINIONS};
 pub(super) use debts::Debts;
 use habits::Habits;
+pub(super) use outlives::Outlives;
+pub(super) use outlook::Outlook;
 use own::Own;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -55,28 +59,6 @@ struct Stage {
     acts: FxHashMap<Act, f64>,
 }
 
-/// The part of an act's likelihood that is the same for all requests and hypotheses: computed once.
-#[derive(Debug)]
-pub(super) struct Outlook {
-    pub(super) act: Act,
-    /// Weight of each [`Turn`].
-    pub(super) turns: [f64; TURNS],
-    /// For a call in a queue of calls: how many such calls a request makes, by the request's class.
-    expected: Option<Vec<f64>>,
-    /// How likely the order of the queue is followed, and that of activations.
-    pub(super) orders: [f64; 2],
-    /// Only requests that the same thread has read stand in the queue.
-    pub(super) by_thread: bool,
-}
-
-impl Outlook {
-    /// Whether the request still has such a call to make; `None` if its calls do not tell.
-    pub(super) fn owes(&self, request: Class, made: &Made) -> Option<bool> {
-        let (Some(expected), Act::Call(call)) = (&self.expected, self.act) else { return None };
-        Some(expected.get(usize::from(request)).is_none_or(|n| n - made.of(call) >= 0.5))
-    }
-}
-
 /// Everything that is learnt about a process, under one belief.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
@@ -107,6 +89,7 @@ pub(super) struct Model {
     /// How often a thread makes its next call for the request of its last one, and of how many calls.
     keeps: [f64; 2],
     own: Own,
+    pub(super) outlives: Outlives,
     /// Calls without a request, and all calls, by class and by whether the kernel knew that there is a request.
     alone: FxHashMap<(Class, bool), [f64; 2]>,
     /// Acts learnt since the counts were halved, and in all.
@@ -383,6 +366,7 @@ impl Model {
         self.hints.iter_mut().flatten().for_each(halve);
         self.of_class.iter_mut().for_each(Habits::halve);
         self.own.halve();
+        self.outlives.halve();
         self.acts.values_mut().for_each(halve);
         self.turns.iter_mut().chain(self.turns_of.values_mut()).for_each(Turns::halve);
         self.alone.values_mut().chain(self.together.values_mut()).flatten().for_each(halve);

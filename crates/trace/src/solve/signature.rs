@@ -6,8 +6,11 @@ use wirespan_model::Span;
 
 /// Parts of a path that count.
 const MAX_PARTS: usize = 8;
-/// Longest part with a digit that may be a name, and the number of values from which on a part holds values.
+/// Longest part with a digit that may be a name, or the same with at most so many digits after letters; and the number
+/// of values from which on a part holds values.
 const MAX_VALUE: usize = 4;
+const MAX_NUMBERED: usize = 24;
+const MAX_DIGITS: usize = 2;
 const FEW_VALUES: usize = 12;
 /// Most parts of paths whose values are counted.
 const MAX_COUNTED: usize = 127;
@@ -42,13 +45,14 @@ impl Signatures {
         h.finish()
     }
 
-    /// Whether a part of a path is a name. A part with a digit is a value, unless it is short and one of a few (`v1`).
+    /// Whether a part of a path is a name. A part with a digit is a value, unless it is short or a word with a number,
+    /// and one of a few (`v1`, `oauth2`).
     fn is_name(&mut self, before: u64, part: &str) -> bool {
         if !part.bytes().any(|b| b.is_ascii_digit()) {
             return true;
         }
         let room = self.values.len() < MAX_COUNTED;
-        if part.len() > MAX_VALUE || !(room || self.values.contains_key(&before)) {
+        if !(part.len() <= MAX_VALUE || is_numbered(part)) || !(room || self.values.contains_key(&before)) {
             return false;
         }
         let mut h = FxHasher::default();
@@ -58,5 +62,33 @@ impl Signatures {
             seen.insert(h.finish());
         }
         seen.len() < FEW_VALUES
+    }
+}
+
+/// Whether a part is a word with a number at its end.
+fn is_numbered(part: &str) -> bool {
+    let word = part.trim_end_matches(|c: char| c.is_ascii_digit());
+    let digits = part.len() - word.len();
+    (1..=MAX_DIGITS).contains(&digits)
+        && part.len() <= MAX_NUMBERED
+        && word.chars().all(|c| c.is_alphabetic() || matches!(c, '-' | '_' | '.'))
+        && word.chars().next().is_some_and(char::is_alphabetic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_with_a_number_are_names_while_they_are_few() {
+        let mut signatures = Signatures::default();
+        for name in ["v1", "part0", "oauth2", "try-1"] {
+            assert!(signatures.is_name(1, name), "{name}");
+        }
+        for value in ["9f0e2b7c41aa", "2026-11-29", "part007", "12345"] {
+            assert!(!signatures.is_name(1, value), "{value}");
+        }
+        let users: Vec<bool> = (0..20).map(|n| signatures.is_name(2, &format!("user{n}"))).collect();
+        assert!(users[..FEW_VALUES - 1].iter().all(|name| *name) && !users[FEW_VALUES..].contains(&true));
     }
 }

@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use wirespan_model::event::{by_message, exchange_socket, PROVISIONAL};
+use wirespan_model::net::Endpoint;
 use wirespan_model::{ExchangeRange, Span, SpanId};
 
 /// Class of a request or of a call: all that have the same structure. 0 is "any other".
@@ -102,6 +103,8 @@ pub(super) struct Call {
     pub(super) for_request: bool,
     /// Cookie of its connection.
     pub(super) socket: u64,
+    /// The called server: calls of it may wait for the same free connections.
+    pub(super) peer: u16,
 }
 
 /// An event; the variants stand in the order of events that have the same time.
@@ -171,6 +174,8 @@ pub(super) struct Timeline {
     taken_to: u64,
     next: u32,
     classes: [FxHashMap<u64, Class>; 2],
+    /// Called servers.
+    peers: FxHashMap<Endpoint, u16>,
     /// Connections on which requests came.
     served: FxHashSet<u64>,
 }
@@ -229,7 +234,8 @@ impl Timeline {
         let for_request = span.cause_evidence.is_some();
         let (id, start_ns, tid, socket) = (self.next, span.start_ns, span.tid, span.socket);
         let actor = Actor::of(span.tid, span.coroutine);
-        let c = Call { id, class, start_ns, end_ns, maker, tid, actor, for_request, socket };
+        let peer = self.peer(span);
+        let c = Call { id, class, start_ns, end_ns, maker, tid, actor, for_request, socket, peer };
         if c.start_ns < self.taken_to {
             return None;
         }
@@ -280,6 +286,15 @@ impl Timeline {
 
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty()
+    }
+
+    fn peer(&mut self, span: &Span) -> u16 {
+        let next = self.peers.len() as u16 + 1;
+        match self.peers.get(&span.tuple.server) {
+            Some(peer) => *peer,
+            None if usize::from(next) > MAX_CLASSES => 0,
+            None => *self.peers.entry(span.tuple.server).or_insert(next),
+        }
     }
 
     fn class(&mut self, kind: usize, signature: u64) -> Class {

@@ -84,7 +84,18 @@ mod tests {
 
     fn call(id: u32, (start_ns, end_ns): (u64, u64)) -> Event {
         let (actor, maker) = (Actor::of(9, 0), Maker::Unknown(None));
-        Event::Sent(Call { id, class: 7, start_ns, end_ns, maker, tid: 9, actor, for_request: true, socket: 5 })
+        Event::Sent(Call {
+            id,
+            class: 7,
+            start_ns,
+            end_ns,
+            maker,
+            tid: 9,
+            actor,
+            for_request: true,
+            socket: 5,
+            peer: 1,
+        })
     }
 
     /// Bursts of requests, every 100 ms; each makes a call, `calls` ns after its answer, or before it.

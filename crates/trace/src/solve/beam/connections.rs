@@ -79,6 +79,18 @@ impl Beam {
         (before.map(|connection| connection.last), c.class)
     }
 
+    /// Notes which server a call asks.
+    pub(super) fn calls(&mut self, c: &Call) {
+        let class = usize::from(c.class);
+        self.peers.resize(self.peers.len().max(class + 1), 0);
+        self.peers[class] = c.peer;
+    }
+
+    /// The server that calls of a class ask.
+    pub(super) fn peer(&self, class: Class) -> usize {
+        self.peers.get(usize::from(class)).copied().unwrap_or(0).into()
+    }
+
     /// A call was sent on its connection.
     pub(super) fn passes(&mut self, c: &Call) {
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&c.socket) {

@@ -15,6 +15,11 @@ fn is_left_behind(r: &Request, c: &Call) -> bool {
     (r.start_ns..=r.until_ns).contains(&c.start_ns) && c.end_ns <= r.until_ns.saturating_add(LONGEST_BEYOND_NS)
 }
 
+/// Whether a request may have made this call, whether or not it has waited for it.
+pub(super) fn may_make(r: &Request, c: &Call) -> bool {
+    encloses(r, c) || is_left_behind(r, c)
+}
+
 /// Whether a request may have made this call: it encloses the call. If no request does, the call begins in it.
 pub(super) fn could_make<'a>(open: &'a [Request], c: &'a Call) -> impl Fn(&Request) -> bool + 'a {
     let is_enclosed = open.iter().any(|r| encloses(r, c));
@@ -44,7 +49,7 @@ mod tests {
     /// The requests that may have made a call.
     fn makers(open: &[Request], start_ns: u64, end_ns: u64) -> Vec<u32> {
         let (actor, maker) = (Actor::of(1, 0), Maker::Unknown(None));
-        let c = Call { id: 1, class: 7, start_ns, end_ns, maker, tid: 1, actor, for_request: true, socket: 5 };
+        let c = Call { id: 1, class: 7, start_ns, end_ns, maker, tid: 1, actor, for_request: true, socket: 5, peer: 1 };
         let could_make = could_make(open, &c);
         open.iter().filter(|r| could_make(r)).map(|r| r.id).collect()
     }

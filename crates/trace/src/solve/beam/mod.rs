@@ -22,7 +22,7 @@ use chains::Chains;
 use connections::Connection;
 pub(super) use decide::{Decision, OTHERS};
 use doubt::{Doubt, Next};
-use makers::{could_make, encloses};
+use makers::{encloses, may_make};
 use rustc_hash::FxHashMap;
 
 /// ln of how much less likely than the best a hypothesis may be.
@@ -65,7 +65,7 @@ struct Hypothesis {
     /// Calls that wait for an answer, each with its request.
     calls: Vec<(u32, u32)>,
     acted: Acted,
-    /// By class of call: the trigger of the last request that made one. Only where each class has a queue of its own.
+    /// By called server: the trigger of the last request that called it. Only where calls of a server have a queue.
     served: Vec<u32>,
     /// Index of the last step, plus one.
     step: u32,
@@ -97,6 +97,8 @@ pub(super) struct Beam {
     event: u32,
     at_ns: u64,
     connections: FxHashMap<u64, Connection>,
+    /// By class of call: the called server.
+    peers: Vec<u16>,
     /// Of each thread: its activation, and whether it has sent something in it.
     activations: FxHashMap<u32, (u32, bool)>,
     /// ln of the likelihood of the best hypothesis so far.
@@ -117,6 +119,7 @@ impl Default for Beam {
             event: 0,
             at_ns: 0,
             connections: FxHashMap::default(),
+            peers: Vec::new(),
             activations: FxHashMap::default(),
             likelihood: 0.0,
             calibration: Calibration::default(),
@@ -188,7 +191,7 @@ impl Beam {
     fn queue<'a>(&self, of: &Hypothesis, tid: u32, outlook: &'a Outlook, chains: &mut Chains<'_>) -> Queue<'a> {
         let actor = Actor { tid, activation: self.activations.get(&tid).map_or(0, |(number, _)| *number) };
         let served = match outlook.act {
-            Act::Call(class) => of.served.get(usize::from(class)).copied().unwrap_or(0),
+            Act::Call(class) => of.served.get(self.peer(class)).copied().unwrap_or(0),
             _ => 0,
         };
         Queue::of(&of.states, of.acted, actor, served, &self.open, outlook, |slot, s| chains.look(slot, s).ready)
@@ -236,6 +239,7 @@ impl Beam {
     }
 
     fn sent(&mut self, c: &Call, model: &Model, effort: Effort) {
+        self.calls(c);
         match c.maker {
             Maker::Other => {}
             Maker::Known(x) | Maker::Claimed(x) => self.known(x, c, model),
@@ -290,10 +294,7 @@ impl Beam {
     }
 
     fn split(&mut self, c: &Call, hint: Option<Hint>, may: &dyn Fn(&Request) -> bool, model: &Model, effort: Effort) {
-        let fits: Vec<bool> = {
-            let could_make = could_make(&self.open, c);
-            self.open.iter().map(|r| could_make(r) && may(r)).collect()
-        };
+        let fits: Vec<bool> = self.open.iter().map(|r| may_make(r, c) && may(r)).collect();
         let of = fits.iter().filter(|fits| **fits).count() + 1;
         self.calibration.met(c.class, of == 1);
         let named = |slot: Option<usize>| {
@@ -307,7 +308,7 @@ impl Beam {
         let chance = answers as f64 / self.open.len().max(1) as f64;
         let own = |slot: usize| {
             let r = &self.open[slot];
-            model.own(r.class, c.class, r.answerer == c.actor, chance)
+            model.own(r.class, c.class, r.answerer == c.actor, chance) + model.outlives.likely(r, c)
         };
         let slots: Vec<(usize, f64)> =
             (0..self.open.len()).filter(|s| fits[*s]).map(|s| (s, named(Some(s)) + own(s))).collect();
@@ -367,16 +368,18 @@ impl Beam {
         let s = &mut hypothesis.states[slot];
         s.done = s.done.and(c.class);
         s.made.add(c.class);
+        // Statements of a transaction wait for no connection.
+        let holds = s.used(c.socket).is_some();
         s.uses(c.socket, self.event);
         if matches!(c.maker, Maker::OneOf(_)) {
             s.thread = (c.tid, self.event);
         }
         (s.last, s.last_ns, s.waits) = (Last::Sent(c.class), c.start_ns, s.waits + 1);
         hypothesis.calls.push((c.id, r.id));
-        if has_queues {
-            let class = usize::from(c.class);
-            hypothesis.served.resize(hypothesis.served.len().max(class + 1), 0);
-            hypothesis.served[class] = hypothesis.served[class].max(s.trigger);
+        if has_queues && !holds {
+            let peer = usize::from(c.peer);
+            hypothesis.served.resize(hypothesis.served.len().max(peer + 1), 0);
+            hypothesis.served[peer] = hypothesis.served[peer].max(s.trigger);
         }
         hypothesis.acted = Acted { request: r.id, trigger: s.trigger, activation: s.activation };
     }

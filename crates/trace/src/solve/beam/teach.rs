@@ -29,6 +29,7 @@ impl Beam {
                     }
                 }
                 Event::Sent(c) => {
+                    one.calls(&c);
                     let request = match c.maker {
                         Maker::OneOf(_) if makers.contains_key(&c.id) => {
                             one.open.iter().position(|r| r.id == makers[&c.id])
@@ -60,6 +61,7 @@ impl Beam {
                         }
                         let r = &one.open[slot];
                         model.learn_own(r.class, c.class, r.answerer == c.actor);
+                        model.outlives.learn(r, &c);
                         one.learn(slot, Act::Call(c.class), c.tid, c.start_ns, model);
                         one.sends(0, slot, &c, model.has_queues());
                         one.visit(slot, model);

@@ -18,6 +18,10 @@ impl Debts {
         Debts(Leads::learn(events))
     }
 
+    pub(in crate::solve) fn of(leads: Leads) -> Debts {
+        Debts(leads)
+    }
+
     /// How many such acts are to come.
     fn owed(&self, place: &Place, act: Act) -> f64 {
         if act == Act::Answer && place.waits {
@@ -87,7 +91,7 @@ mod tests {
             (Lead::Read(1), Kind::Call(2), 0.9),
             (Lead::Replied(1), Kind::Call(3), 0.2),
         ];
-        Debts(Leads::of(&rates))
+        Debts(Leads::of(rates))
     }
 
     #[test]

@@ -96,7 +96,18 @@ mod tests {
 
     fn call(id: u32, maker: Maker) -> Event {
         let (start_ns, end_ns, actor) = (50, 60, Actor::of(9, 0));
-        Event::Sent(Call { id, class: 7, start_ns, end_ns, maker, tid: 9, actor, for_request: true, socket: 5 })
+        Event::Sent(Call {
+            id,
+            class: 7,
+            start_ns,
+            end_ns,
+            maker,
+            tid: 9,
+            actor,
+            for_request: true,
+            socket: 5,
+            peer: 1,
+        })
     }
 
     /// Request 1 is open while nine others come and are answered; `made`: by request, the number of its calls.

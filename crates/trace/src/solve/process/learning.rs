@@ -2,13 +2,12 @@
 //! seconds, while the thread that does it has spans to pass on: so it goes in steps of some ten milliseconds.
 
 use super::super::beam::{Decision, Effort};
-use super::super::candidate::{candidates, recent, ROUNDS};
-use super::super::model::Debts;
+use super::super::candidate::{candidates, recent, Shown, ROUNDS};
 use super::super::threads::Threads;
+use super::super::timed::Timed;
 use super::super::timeline::Event;
 use super::super::trial::Trial;
 use super::Process;
-use std::sync::Arc;
 
 /// Acts from which on a model is trained. Until then it goes over the same events several times.
 const TRAINED_ACTS: f64 = 1_500.0;
@@ -58,7 +57,7 @@ struct Lesson {
     compares: bool,
     effort: Effort,
     /// The events and what they show without any hypothesis, once that is known.
-    begun: Option<(Vec<Event>, Option<Arc<Debts>>)>,
+    begun: Option<(Vec<Event>, Shown)>,
     /// Rounds of training that were done, of all candidates.
     done: usize,
 }
@@ -95,6 +94,7 @@ impl Process {
                 held.lessons.push(lesson);
             } else if held.lessons.is_empty() {
                 self.choose();
+                self.after.extend(&mut held.events).into_iter().for_each(|ended| self.timeline.add_end(ended));
             }
             self.held = Some(held);
             return Vec::new();
@@ -152,16 +152,17 @@ impl Process {
     /// One step of a lesson: one round of one candidate. After the last one, the likeliest candidate comes first.
     /// Returns whether that was the last.
     fn teach(&mut self, lesson: &mut Lesson) -> bool {
-        let Some((events, debts)) = &lesson.begun else {
+        let Some((events, shown)) = &lesson.begun else {
             let mut events = recent(&self.history, lesson.most);
+            let timed = Timed::learn(&events);
+            self.after.told(&timed.lasts);
             let _beyond = self.after.extend(&mut events);
-            let is_led = self.candidates.iter().any(|candidate| candidate.model.belief.led.is_some());
-            let debts = is_led.then(|| Arc::new(Debts::learn(&events)));
-            lesson.begun = Some((events, debts));
+            let shown = Shown::by(&events, timed);
+            lesson.begun = Some((events, shown));
             return false;
         };
         if let Some(candidate) = self.candidates.get_mut(lesson.done / ROUNDS) {
-            candidate.train(lesson.done % ROUNDS, events, debts.as_ref(), lesson.effort);
+            candidate.train(lesson.done % ROUNDS, events, shown, lesson.effort);
             lesson.done += 1;
         }
         if lesson.done < ROUNDS * self.candidates.len() {
