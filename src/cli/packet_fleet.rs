@@ -232,11 +232,12 @@ fn tables(view: &Value, out: &mut String) -> Result<()> {
         if !std::mem::replace(&mut head, true) {
             let (from, to, packets) = ("from", "to", "packets");
             write!(out, "{:<20} {from:<34} {to:<34} {packets:>8} ", "agent")?;
-            writeln!(out, "{:>10} {:>10} {:>10}", "p50", "p99", "jitter")?;
+            writeln!(out, "{:>9} {:>9} {:>9} {:>9}", "p50", "p99", "p99.9", "jitter")?;
         }
-        let [p50, p99] = ["p50_ns", "p99_ns"].map(|key| time(number(&row[key])));
+        let [p50, p99, p999] = ["p50_ns", "p99_ns", "p999_ns"].map(|key| time(number(&row[key])));
         let (agent, packets) = (shown(&agent["agent"]), number(&row["packets"]));
-        writeln!(out, "{agent:<20} {from:<34} {to:<34} {packets:>8} {p50:>10} {p99:>10} {jitter:>10}")?;
+        write!(out, "{agent:<20} {from:<34} {to:<34} {packets:>8} ")?;
+        writeln!(out, "{p50:>9} {p99:>9} {p999:>9} {jitter:>9}")?;
         Ok(())
     };
     for agent in list(&view["agents"]) {

@@ -28,12 +28,13 @@ pub(super) fn tables(view: &Value, out: &mut String) -> Result<()> {
     for row in list(&view["between"]) {
         if !std::mem::replace(&mut head, true) {
             let (from, to, packets) = ("from agent", "to agent", "packets");
-            writeln!(out, "{from:<32} {to:<32} {packets:>8} {:>22} {:>22}", "p50", "p99")?;
+            writeln!(out, "{from:<32} {to:<32} {packets:>8} {:>20} {:>20} {:>20}", "p50", "p99", "p99.9")?;
         }
         let end = |agent: &str, at: &str| format!("{}: {}", shown(&row[agent]), place(&row[at]));
         let (from, to) = (end("from_agent", "from"), end("to_agent", "to"));
-        let [p50, p99] = ["p50", "p99"].map(|key| with_error(&row[key]));
-        writeln!(out, "{from:<32} {to:<32} {:>8} {p50:>22} {p99:>22}", number(&row["packets"]))?;
+        let [p50, p99, p999] = ["p50", "p99", "p999"].map(|key| with_error(&row[key]));
+        let packets = number(&row["packets"]);
+        writeln!(out, "{from:<32} {to:<32} {packets:>8} {p50:>20} {p99:>20} {p999:>20}")?;
         if number(&row["unknown"]) > 0 {
             writeln!(
                 out,

@@ -17,13 +17,15 @@ export interface HeatMapProps {
   /** In words, with their errors if they have any. */
   readonly p50: string;
   readonly p99: string;
+  readonly p999: string;
 }
 
 /** How long packets took, by second; and by size, on the same axis. */
-export function HeatMap({ title, heat, p50, p99 }: HeatMapProps) {
+export function HeatMap({ title, heat, p50, p99, p999 }: HeatMapProps) {
   const shown = picture(heat);
   if (!shown) return <p className={css.none}>No packet has gone this way yet. A way is known three seconds later.</p>;
-  const { low, high, first, cells, bars, ticks } = shown;
+  const { low, high, first, seconds, cells, bars, ticks } = shown;
+  const step = (WIDTH - LEFT - BARS - GAP) / seconds;
   // Without times by second there is only the histogram.
   const only = heat.seconds.length === 0;
   const room = only ? WIDTH - LEFT : BARS;
@@ -32,7 +34,7 @@ export function HeatMap({ title, heat, p50, p99 }: HeatMapProps) {
   const words = ({ half, count }: Cell) =>
     `${count.toLocaleString("en")} of ${formatDuration(begin(half))} to ${formatDuration(begin(half + 1))}`;
   const clock = (second: number) => new Date(second * 1000).toLocaleTimeString("en-GB");
-  const quantiles = `p50 ${p50}, p99 ${p99}`;
+  const quantiles = `p50 ${p50}, p99 ${p99}, p99.9 ${p999}`;
   const facts = `${heat.packets.toLocaleString("en")} packets, ${quantiles}`;
   return (
     <figure className={css.heat}>
