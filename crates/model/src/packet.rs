@@ -173,6 +173,17 @@ pub struct Route {
 }
 
 impl Route {
+    /// That of the answers.
+    pub fn reversed(&self) -> Route {
+        Route {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            protocol: self.protocol,
+        }
+    }
+
     /// The kind of Ethernet frame.
     pub fn ether_type(&self) -> u16 {
         match (self.protocol, self.source) {

@@ -39,7 +39,7 @@ static __always_inline bool parse_skb(struct ws_packet *p, struct sk_buff *skb, 
 
 	if (only_other_frames())
 		return kind == only_ether_type && parse_other(p, kind, at, whole, end);
-	return maybe_ip(kind) && parse(p, at, whole, end);
+	return maybe_ip(kind) && parse(p, skb, at, whole, end);
 }
 
 /* Packets that wait in the queue for which this one is meant. */
