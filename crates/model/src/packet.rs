@@ -6,6 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 listed_enum! {
     /// A point that a packet passes, in the order of its way.
@@ -271,7 +272,7 @@ pub struct Sighting {
     pub headers: Option<Box<Headers>>,
     /// The functions in which the kernel was, innermost first, if the program asks for them.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
-    pub stack: Box<[CompactString]>,
+    pub stack: Arc<[CompactString]>,
 }
 
 /// A TCP segment with payload or SYN, as a capture saw it. Socket ids are those of the capture's events.
