@@ -45,7 +45,7 @@ pub struct Place {
     pub point: Point,
     /// Inode of the network namespace.
     pub netns: u32,
-    /// Name of the device; empty at points of a socket.
+    /// Name of the device, at `tcp` and `copied` of the one by which the packet came; empty where none is known.
     pub device: CompactString,
     /// The function at [`Point::Function`] and [`Point::Mark`].
     #[serde(skip_serializing_if = "CompactString::is_empty")]

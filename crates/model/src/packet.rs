@@ -234,7 +234,8 @@ pub struct Sighting {
     pub point: Point,
     /// Inode of the network namespace.
     pub netns: u32,
-    /// Number of the device in its namespace; 0 at points of a socket.
+    /// Number of the device in its namespace, at [`Point::Tcp`] and [`Point::Copied`] of the one by which the packet
+    /// came; 0 where none is known.
     pub ifindex: u32,
     /// Name of the device; at [`Point::Mark`], of the thread.
     pub device: CompactString,

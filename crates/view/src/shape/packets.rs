@@ -63,7 +63,7 @@ pub enum PacketsState {
 pub struct PacketPlace {
     /// `queue`, `xmit`, `receive`, …
     pub point: String,
-    /// Name of the device; empty at points of a socket.
+    /// Name of the device, at `tcp` and `copied` of the one by which the packet came; empty where none is known.
     pub device: String,
     /// Name of the network namespace; empty for wirespan's own.
     pub netns: String,
