@@ -232,6 +232,14 @@ impl Reading {
         !self.highs.is_empty() && !self.lows.is_empty() && self.ahead(here_ns).is_none()
     }
 
+    /// The time of ours at which the bounds are narrowest, and these. Between packets, they widen by as much as the
+    /// clocks may go apart. `None` as for [`Reading::ahead`].
+    pub fn narrowest(&self) -> Option<(u64, Bounds)> {
+        let all = self.times().filter_map(|at| Some((at, self.ahead(at)?)));
+        // Of equal ones, the latest.
+        all.min_by(|(a, of_a), (b, of_b)| of_a.width_ns().total_cmp(&of_b.width_ns()).then(b.cmp(a)))
+    }
+
     /// How far their clock is ahead of ours at this time of ours; negative if it is behind. `None` until a packet was
     /// seen each way, or if the packets contradict each other: then a clock was set.
     pub fn ahead(&self, here_ns: u64) -> Option<Bounds> {

@@ -223,7 +223,8 @@ __noinline int may_tell(struct ws_packet *p)
 		count(WS_K_LIMITED);
 		return false;
 	}
-	p->time_ns = bpf_ktime_get_ns();
+	if (!p->time_ns)
+		p->time_ns = bpf_ktime_get_ns();
 	p->cpu = bpf_get_smp_processor_id();
 	return true;
 }
