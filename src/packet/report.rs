@@ -99,7 +99,8 @@ impl Report {
         self.actions.contains(&action)
     }
 
-    fn joins(&self) -> bool {
+    /// Whether it has to know the ways of packets.
+    pub(crate) fn joins(&self) -> bool {
         self.actions.iter().any(|action| !matches!(action, Action::Record | Action::Count))
     }
 

@@ -28,5 +28,9 @@ fn tables_are_shown_while_packets_come() {
     // Before the end, too: 30 there and 30 back.
     let rows = |table: &&&str| table.lines().any(|l| l.contains("queue eth0") && l.contains(" 30 "));
     assert!(tables.iter().filter(rows).count() >= 2, "{text}");
+    let says_late =
+        |table: &&str| table.lines().next().is_some_and(|l| l.ends_with("without the ways of the last 3 s"));
+    assert!(tables[..tables.len() - 1].iter().all(says_late), "{text}");
+    assert!(!says_late(&tables[tables.len() - 1]), "{text}");
     assert!(!text.contains('\u{1b}'), "not a terminal: {text}");
 }

@@ -6,6 +6,9 @@ use crate::Journey;
 use rustc_hash::FxHashMap;
 use wirespan_model::packet::{Point, Route, Sighting, TCP, UDP};
 
+/// How long after its first sighting a packet's journey is told, unless [`Settings`] say otherwise.
+pub const KNOWN_AFTER_S: u64 = 3;
+
 /// Limits of the join.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -18,7 +21,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { linger_ns: 3_000_000_000, kept: 2_000_000 }
+        Settings { linger_ns: KNOWN_AFTER_S * 1_000_000_000, kept: 2_000_000 }
     }
 }
 

@@ -29,7 +29,7 @@ mod summary;
 pub use acknowledgements::Acknowledgements;
 pub use flows::{FlowSum, Flows, Hop, Loss, MOST_FLOWS, UNDER_WAY_NS};
 pub use histogram::Histogram;
-pub use joiner::{Counts, Joiner, Settings};
+pub use joiner::{Counts, Joiner, Settings, KNOWN_AFTER_S};
 pub use live::{Heat, Live, SECONDS};
 pub use passing::{Bytes, Passing};
 pub use summary::{DropPlace, Drops, Leg, Summary, Times};

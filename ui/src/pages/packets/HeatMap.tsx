@@ -1,6 +1,6 @@
 import type { HeatView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
-import { begin, type Cell, picture, place, SECONDS } from "../../domain/heat";
+import { begin, type Cell, picture, place } from "../../domain/heat";
 import css from "./HeatMap.module.css";
 
 const WIDTH = 900;
@@ -9,7 +9,6 @@ const LEFT = 64;
 /** Room for the bars at the right, and between them and the map. */
 const BARS = 150;
 const GAP = 12;
-const STEP = (WIDTH - LEFT - BARS - GAP) / SECONDS;
 
 export interface HeatMapProps {
   readonly title: string;
@@ -54,9 +53,9 @@ export function HeatMap({ title, heat, p50, p99, p999 }: HeatMapProps) {
           <rect
             key={`${cell.second} ${cell.half}`}
             className={css.cell}
-            x={LEFT + (cell.second - first) * STEP}
+            x={LEFT + (cell.second - first) * step}
             y={y(cell.half + 1)}
-            width={STEP}
+            width={step}
             height={row}
             // A single packet is still seen.
             fillOpacity={0.15 + 0.85 * Math.sqrt(cell.share)}
@@ -83,7 +82,7 @@ export function HeatMap({ title, heat, p50, p99, p999 }: HeatMapProps) {
                 {clock(first)}
               </text>
               <text x={WIDTH - BARS - GAP} y={HEIGHT + 16} textAnchor="end">
-                {clock(first + SECONDS)}
+                {clock(first + seconds)}
               </text>
             </>
           )}
