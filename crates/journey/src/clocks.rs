@@ -122,9 +122,9 @@ pub fn difference(a: u64, b: u64) -> f64 {
     i128::from(a).wrapping_sub(i128::from(b)) as f64
 }
 
-/// How much an unknown drift may have changed a bound in this time.
+/// How much an unknown drift may have changed a bound in this time; negative if it was before.
 fn aged(from_ns: u64, to_ns: u64) -> f64 {
-    to_ns.saturating_sub(from_ns) as f64 * MOST_DRIFT
+    difference(to_ns, from_ns) * MOST_DRIFT
 }
 
 impl Clocks {
@@ -137,6 +137,7 @@ impl Clocks {
     pub fn sent(&mut self, here_ns: u64, there_ns: u64) {
         let high = difference(there_ns, here_ns);
         let Some(span) = self.span(here_ns) else { return };
+        // At the later time of the two, in whichever order they are told.
         if span.high.is_none_or(|(at, best)| high < best + aged(at, here_ns)) {
             span.high = Some((here_ns, high));
         }

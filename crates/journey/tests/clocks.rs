@@ -42,6 +42,24 @@ fn five_quiet_packets_each_way_give_a_narrow_interval() {
 }
 
 #[test]
+fn the_order_in_which_packets_are_told_does_not_matter() {
+    let there = There { skew: -3_123_456_789, drift: -180e-6 };
+    let times = [(0, 3_000, 2_600), (26, 8_000, 1_700), (27, 2_600, 1_400), (31, 3_000, 1_600), (32, 2_500, 1_300)];
+    let told = |order: [usize; 5]| {
+        let mut clocks = Clocks::new(60 * SECOND);
+        for (ms, forth, back) in order.map(|n| times[n]) {
+            exchange(&mut clocks, there, 10 * SECOND + ms * 1_000_000, forth, back);
+        }
+        clocks.reading().narrowest().unwrap().1
+    };
+    let in_order = told([0, 1, 2, 3, 4]);
+    assert!(in_order.width_ns() < 4_000.0, "{in_order:?}");
+    for order in [[4, 3, 2, 1, 0], [4, 0, 3, 1, 2], [1, 4, 0, 2, 3], [2, 3, 4, 0, 1]] {
+        assert_eq!(told(order), in_order, "{order:?}");
+    }
+}
+
+#[test]
 fn slow_packets_after_a_pause_do_not_widen_the_narrowest_interval() {
     let there = There { skew: 123_456_800, drift: 200e-6 };
     let mut clocks = Clocks::new(60 * SECOND);
