@@ -212,6 +212,10 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
             report.see(&sighting, &names, &reason, &mut out)?;
         }
         if ends || told.elapsed() >= TELL_EVERY {
+            // What is held back comes late.
+            if awaited.is_none() {
+                report.pass(packets.read_up_to_ns());
+            }
             report.due(&names, &reason, ends, &mut out)?;
             told = Instant::now();
             if let Some(screen) = &screen {

@@ -58,6 +58,11 @@ impl Board {
         }
     }
 
+    /// See [`Joiner::pass`].
+    pub(crate) fn pass(&mut self, now_ns: u64) {
+        self.joiner.pass(now_ns);
+    }
+
     /// Adds the journeys that are known by now, and returns them; all of them at the `end`.
     pub(crate) fn due(&mut self, end: bool) -> Vec<Journey> {
         let journeys = if end { self.joiner.finish() } else { self.joiner.due() };

@@ -95,6 +95,11 @@ impl Report {
         self.latest_ns = self.latest_ns.max(time_ns);
     }
 
+    /// See [`Joiner::pass`].
+    pub(crate) fn pass(&mut self, now_ns: u64) {
+        self.joiner.pass(now_ns);
+    }
+
     fn has(&self, action: Action) -> bool {
         self.actions.contains(&action)
     }

@@ -199,6 +199,11 @@ impl Joiner {
         self.marks.retain(|_, marked| marked.time_ns + TRANSLATION_NS >= self.latest_ns);
     }
 
+    /// All sightings up to this time, Unix ns, were given: it goes on, also if no packet comes.
+    pub fn pass(&mut self, now_ns: u64) {
+        self.latest_ns = self.latest_ns.max(now_ns);
+    }
+
     /// The journeys of packets that were seen first before the linger time. Call now and then.
     pub fn due(&mut self) -> Vec<Journey> {
         let up_to_ns = self.latest_ns.saturating_sub(self.settings.linger_ns);
