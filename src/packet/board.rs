@@ -228,7 +228,7 @@ mod tests {
         let actions = [Action::Latency, Action::Flows];
         let (mut board, mut report) = (Board::new(&actions), Report::new(&actions, Format::Json));
         let (names, mut out) = (Names::default(), String::new());
-        // A thousand times, of which the last two are far apart: each rule for the 99.9 % names another one.
+        // A thousand times, of which the last two are far apart.
         for n in 0..1000u64 {
             let took = [(998, 40_000_000), (999, 90_000_000)].into_iter().find(|(nth, _)| *nth == n);
             let took = took.map_or(10_000 + n * 7, |(_, took)| took);

@@ -53,6 +53,7 @@ fn the_order_in_which_packets_are_told_does_not_matter() {
         clocks.reading().narrowest().unwrap().1
     };
     let in_order = told([0, 1, 2, 3, 4]);
+    // Packets that are told one behind the other may give narrower bounds.
     assert!(in_order.width_ns() < 4_000.0, "{in_order:?}");
     for order in [[4, 3, 2, 1, 0], [4, 0, 3, 1, 2], [1, 4, 0, 2, 3], [2, 3, 4, 0, 1]] {
         assert_eq!(told(order), in_order, "{order:?}");
@@ -136,7 +137,7 @@ proptest! {
             prop_assert!(ahead.high_ns >= there.ahead(now) - 8.0, "{ahead:?} but {}", there.ahead(now));
             let (at, narrowest) = clocks.reading().narrowest().unwrap();
             let truth = there.ahead(at);
-            prop_assert!(narrowest.width_ns() <= ahead.width_ns() + 1e-6);
+            prop_assert!(narrowest.width_ns() <= ahead.width_ns() + 1e-3);
             prop_assert!(narrowest.low_ns - 8.0 <= truth && truth <= narrowest.high_ns + 8.0, "{narrowest:?} {truth}");
             let latency = clocks.latency(now, there.clock(now + forth)).unwrap();
             // Their clock gains on ours also while the packet is under way.

@@ -185,6 +185,12 @@ impl Meeting {
     /// Takes what packets say about the clocks.
     fn compare(&mut self, judged: &[Judged]) {
         let sure = judged.iter().flat_map(|one| one.arrivals.iter().filter(|a| a.sure).map(move |a| (one, a)));
+        let mut sure: Vec<_> = sure.collect();
+        // By the clock of the host with the smaller number, so that packets there and back stand beside each other.
+        sure.sort_by_key(|(one, arrival)| match one.host < arrival.host {
+            true => one.stay.exit.time_ns,
+            false => arrival.entry.time_ns,
+        });
         for (one, arrival) in sure {
             let (left_ns, came_ns) = (one.stay.exit.time_ns, arrival.entry.time_ns);
             let forth = one.host < arrival.host;
