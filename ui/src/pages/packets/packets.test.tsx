@@ -132,7 +132,8 @@ test("the tables of a program that runs; it is changed and ended", async () => {
   show("/packets", { "/api/v1/packets": running });
   const state = (await screen.findByText("Runs")).parentElement;
   expect(state?.textContent).toBe(
-    "Runs3.2 s of 10 s1,234 sightings100 packetschanged once without a gapwithout the ways of the last 3 s5 sightings lost",
+    "Runs3.2 s of 10 s1,234 sightings100 packetschanged once without a gap" +
+      "without the ways of the last 3 s5 sightings lost",
   );
   expect(screen.getByText("this kernel has no point `send`: too old")).toBeTruthy();
   const drops = within(screen.getByRole("region", { name: "Drops" })).getAllByRole("row")[1];
