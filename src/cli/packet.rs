@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use wirespan_capture::packet::{PacketOptions, Packets};
+use wirespan_journey::KNOWN_AFTER_S;
 use wirespan_model::packet::Sighting;
 
 /// How often the ring is read, and the journeys are told.
@@ -91,11 +92,13 @@ impl Screen {
         (shown && args.format == Format::Text).then_some(Screen { wipes })
     }
 
-    fn begin(&self, took: Duration, limit: Duration, out: &mut String) {
+    /// `joins`: the tables have ways of packets, which are known a little later than packets are seen.
+    fn begin(&self, took: Duration, limit: Duration, joins: bool, out: &mut String) {
         if self.wipes {
             out.push_str("\x1b[H\x1b[J");
         }
-        out.push_str(&format!("after {} of {} s\n", took.as_secs(), limit.as_secs()));
+        let late = if joins { format!(", without the ways of the last {KNOWN_AFTER_S} s") } else { String::new() };
+        out.push_str(&format!("after {} of {} s{late}\n", took.as_secs(), limit.as_secs()));
     }
 }
 
@@ -209,10 +212,14 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
             report.see(&sighting, &names, &reason, &mut out)?;
         }
         if ends || told.elapsed() >= TELL_EVERY {
+            // What is held back comes late.
+            if awaited.is_none() {
+                report.pass(packets.read_up_to_ns());
+            }
             report.due(&names, &reason, ends, &mut out)?;
             told = Instant::now();
             if let Some(screen) = &screen {
-                screen.begin(started.elapsed(), limit, &mut out);
+                screen.begin(started.elapsed(), limit, report.joins() && !ends, &mut out);
                 report.end(started.elapsed(), &names, &reason, &mut out)?;
             }
         }

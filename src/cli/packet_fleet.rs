@@ -19,6 +19,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use wirespan_journey::KNOWN_AFTER_S;
 use wirespan_model::plain;
 
 /// The API of the server.
@@ -213,7 +214,12 @@ fn site(of: &Value) -> String {
 fn tables(view: &Value, out: &mut String) -> Result<()> {
     let (elapsed, limit) = (number(&view["elapsed_ms"]), number(&view["limit_ms"]));
     // The agents' last answers come a little after the program's time.
-    writeln!(out, "after {:.1} of {:.1} s", elapsed.min(limit) as f64 / 1e3, limit as f64 / 1e3)?;
+    write!(out, "after {:.1} of {:.1} s", elapsed.min(limit) as f64 / 1e3, limit as f64 / 1e3)?;
+    let has_ways = list(&view["agents"]).any(|agent| number(&agent["view"]["journeys"]) > 0);
+    match has_ways && view["state"] == "running" {
+        true => writeln!(out, ", without the ways of the last {KNOWN_AFTER_S} s; between agents a little more")?,
+        false => writeln!(out)?,
+    }
     let rows = |key: &'static str| {
         list(&view["agents"]).flat_map(move |agent| list(&agent["view"][key]).map(move |row| (agent, row)))
     };
@@ -232,11 +238,12 @@ fn tables(view: &Value, out: &mut String) -> Result<()> {
         if !std::mem::replace(&mut head, true) {
             let (from, to, packets) = ("from", "to", "packets");
             write!(out, "{:<20} {from:<34} {to:<34} {packets:>8} ", "agent")?;
-            writeln!(out, "{:>10} {:>10} {:>10}", "p50", "p99", "jitter")?;
+            writeln!(out, "{:>9} {:>9} {:>9} {:>9}", "p50", "p99", "p99.9", "jitter")?;
         }
-        let [p50, p99] = ["p50_ns", "p99_ns"].map(|key| time(number(&row[key])));
+        let [p50, p99, p999] = ["p50_ns", "p99_ns", "p999_ns"].map(|key| time(number(&row[key])));
         let (agent, packets) = (shown(&agent["agent"]), number(&row["packets"]));
-        writeln!(out, "{agent:<20} {from:<34} {to:<34} {packets:>8} {p50:>10} {p99:>10} {jitter:>10}")?;
+        write!(out, "{agent:<20} {from:<34} {to:<34} {packets:>8} ")?;
+        writeln!(out, "{p50:>9} {p99:>9} {p999:>9} {jitter:>9}")?;
         Ok(())
     };
     for agent in list(&view["agents"]) {

@@ -58,6 +58,11 @@ impl Board {
         }
     }
 
+    /// See [`Joiner::pass`].
+    pub(crate) fn pass(&mut self, now_ns: u64) {
+        self.joiner.pass(now_ns);
+    }
+
     /// Adds the journeys that are known by now, and returns them; all of them at the `end`.
     pub(crate) fn due(&mut self, end: bool) -> Vec<Journey> {
         let journeys = if end { self.joiner.finish() } else { self.joiner.due() };
@@ -133,6 +138,7 @@ impl Board {
             timed: flow.times.count(),
             p50_ns: flow.times.quantile(0.5),
             p99_ns: flow.times.quantile(0.99),
+            p999_ns: flow.times.quantile(0.999),
             jitter_ns: flow.jitter(),
             loss: lost(loss),
         };
@@ -170,8 +176,13 @@ pub(super) fn heat(of: &Heat) -> HeatView {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::Report;
     use super::*;
+    use crate::cli::Format;
+    use serde_json::Value;
+    use std::time::Duration;
     use wirespan_model::packet::{Point, TCP};
     use wirespan_model::test_support::sighting;
 
@@ -210,6 +221,39 @@ mod tests {
         assert_eq!(leg.times.seconds.len(), 1);
         assert_eq!(view.total.map(|total| total.packets), Some(9), "the dropped one did not arrive");
         assert_eq!((view.drops.len(), view.drops[0].reason.as_str()), (1, "reason 7"));
+    }
+
+    #[test]
+    fn a_page_tells_the_same_quantiles_as_the_command() {
+        let actions = [Action::Latency, Action::Flows];
+        let (mut board, mut report) = (Board::new(&actions), Report::new(&actions, Format::Json));
+        let (names, mut out) = (Names::default(), String::new());
+        // A thousand times, of which the last two are far apart.
+        for n in 0..1000u64 {
+            let took = [(998, 40_000_000), (999, 90_000_000)].into_iter().find(|(nth, _)| *nth == n);
+            let took = took.map_or(10_000 + n * 7, |(_, took)| took);
+            for (point, time_ns) in [(Point::Queue, n * 1_000_000), (Point::Xmit, n * 1_000_000 + took)] {
+                let s = seen(point, 1_000_000_000 + time_ns, n as u32 * 10);
+                board.see(&s);
+                report.see(&s, &names, &|_| String::new(), &mut out).unwrap();
+            }
+        }
+        board.due(true);
+        report.due(&names, &|_| String::new(), true, &mut out).unwrap();
+        report.end(Duration::from_secs(1), &names, &|_| String::new(), &mut out).unwrap();
+        let told: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let times = |kind: &str| &told.iter().find(|line| line["kind"] == kind).unwrap()["times"];
+        let view = shown(&board);
+        let (leg, flow, total) = (&view.legs[0].times, &view.flows[0], view.total.as_ref().unwrap());
+        let page = |of: &HeatView| [of.p50_ns, of.p99_ns, of.p999_ns];
+        let rows = [("latency", page(leg)), ("total", page(total)), ("flow", [flow.p50_ns, flow.p99_ns, flow.p999_ns])];
+        for (kind, page) in rows {
+            for (key, told) in ["p50_ns", "p99_ns", "p999_ns"].into_iter().zip(page) {
+                let is = times(kind)[key].as_u64().unwrap();
+                assert!(told.abs_diff(is) * 100 <= is, "{kind} {key}: {told} and {is}");
+            }
+        }
+        assert_eq!(times("total")["p999_ns"], 40_000_000);
     }
 
     #[test]

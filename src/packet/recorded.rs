@@ -2,6 +2,7 @@
 
 use super::{Names, Subject};
 use anyhow::{bail, Context as _, Result};
+use rustc_hash::FxHashSet;
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub(crate) struct Recorded {
     /// More were selected, but `at_most` was reached.
     pub(crate) at_limit: bool,
     reasons: BTreeMap<u32, String>,
+    followed: Followed,
 }
 
 impl Recorded {
@@ -72,7 +74,8 @@ impl Recorded {
             let is_named = s.function.is_empty() || functions.contains(&s.function.as_str());
             let in_space = netns.is_empty() || netns.iter().any(|name| name == space || *name == s.netns.to_string());
             let named = subject.is_none_or(|subject| subject.has(&s));
-            if !in_space || !named || !is_named || !options.points.contains(&s.point) || !selects(&options.filter, &s) {
+            let seen = in_space && named && is_named && options.points.contains(&s.point);
+            if !seen || !all.followed.selects(&options.filter, &s) {
                 all.not_selected += 1;
             } else if all.sightings.len() as u64 >= options.at_most {
                 all.at_limit = true;
@@ -102,26 +105,52 @@ impl Recorded {
     }
 }
 
-/// Whether the filter selects a packet, as the kernel programs decide it.
-fn selects(filter: &Filter, s: &Sighting) -> bool {
-    let Route { source, destination, source_port, destination_port, protocol } = s.route;
-    let port = |wanted: u16, ports: &[u16]| wanted == 0 || ports.contains(&wanted);
-    let net = |net: wirespan_capture::packet::Net, ip| net.is_any() || net.has(ip);
-    // A mark is no packet.
-    if s.point == Point::Mark {
-        return true;
+/// Flows that the filter follows under the addresses that conntrack has given them.
+#[derive(Default)]
+struct Followed(FxHashSet<Route>);
+
+impl Followed {
+    /// Whether the filter selects a packet, as the kernel programs decide it (`bpf/packet/select.h`).
+    fn selects(&mut self, filter: &Filter, s: &Sighting) -> bool {
+        // A mark is no packet.
+        if s.point == Point::Mark {
+            return true;
+        }
+        let has = |route: &Route| has_addresses(filter, route) || self.0.contains(route);
+        if !has_kind(filter, s) || !(has(&s.route) || s.was.as_deref().is_some_and(has)) {
+            return false;
+        }
+        if let Some(was) = s.was.as_deref().filter(|_| !self.0.contains(&s.route)) {
+            self.0.extend([s.route, *was]);
+            let answers = [s.route.reversed(), was.reversed()];
+            if answers.iter().any(|answer| has_addresses(filter, answer)) {
+                self.0.extend(answers);
+            }
+        }
+        true
     }
-    (filter.protocol == 0 || filter.protocol == protocol)
-        && (filter.ether_type != 0 || protocol != NOT_IP)
+}
+
+/// Whether all but addresses and ports is that of the filter.
+fn has_kind(filter: &Filter, s: &Sighting) -> bool {
+    (filter.protocol == 0 || filter.protocol == s.route.protocol)
+        && (filter.ether_type != 0 || s.route.protocol != NOT_IP)
         && (filter.ether_type == 0 || filter.ether_type == s.route.ether_type())
         && (filter.tcp_flags == 0 || filter.tcp_flags & s.flags != 0)
-        && port(filter.source_port, &[source_port])
+        && (filter.devices.is_empty() || s.ifindex == 0 || filter.devices.iter().any(|name| *name == s.device))
+}
+
+/// Whether addresses and ports are those of the filter.
+fn has_addresses(filter: &Filter, route: &Route) -> bool {
+    let Route { source, destination, source_port, destination_port, .. } = *route;
+    let port = |wanted: u16, ports: &[u16]| wanted == 0 || ports.contains(&wanted);
+    let net = |net: wirespan_capture::packet::Net, ip| net.is_any() || net.has(ip);
+    port(filter.source_port, &[source_port])
         && port(filter.destination_port, &[destination_port])
         && port(filter.port, &[source_port, destination_port])
         && net(filter.source, source)
         && net(filter.destination, destination)
         && (net(filter.address, source) || net(filter.address, destination))
-        && (filter.devices.is_empty() || s.ifindex == 0 || filter.devices.iter().any(|name| *name == s.device))
 }
 
 #[cfg(test)]
@@ -191,7 +220,37 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_is_followed_under_the_addresses_that_conntrack_gives_it() {
+        let route = |source: &str, source_port, destination: &str, destination_port| Route {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            source_port,
+            destination_port,
+            protocol: 6,
+        };
+        let seen = |route, was: Option<Route>| Sighting { route, was: was.map(Box::new), ..one() };
+        let before = route("10.1.0.2", 40_000, "10.1.0.1", 8080);
+        let behind = route("10.2.0.1", 50_000, "10.2.0.2", 80);
+        let ports = [
+            (Filter { port: 8080, ..Filter::default() }, [false, true, true, true]),
+            (Filter { destination_port: 8080, ..Filter::default() }, [false, true, true, false]),
+            // The address behind the translation is followed to that before it.
+            (Filter { destination_port: 80, ..Filter::default() }, [true, true, true, false]),
+            (Filter { port: 8081, ..Filter::default() }, [false; 4]),
+        ];
+        for (filter, wanted) in ports {
+            let mut followed = Followed::default();
+            let told =
+                [seen(behind, None), seen(behind, Some(before)), seen(before, None), seen(behind.reversed(), None)]
+                    .map(|s| followed.selects(&filter, &s));
+            assert_eq!(told, wanted, "{filter:?}");
+            assert!(!followed.selects(&filter, &seen(route("10.2.0.1", 50_001, "10.2.0.2", 81), None)));
+        }
+    }
+
+    #[test]
     fn a_filter_selects_as_the_kernel_does() {
+        let selects = |filter: &Filter, s: &Sighting| Followed::default().selects(filter, s);
         let selected = |filter: Filter| selects(&filter, &one());
         let net = |text| Net::parse(text).unwrap();
         assert!(selected(Filter::default()));

@@ -20,6 +20,9 @@ use wirespan_journey::{Flows, Joiner, Journey, Settings, Summary, Times, UNDER_W
 use wirespan_model::packet::Sighting;
 use words::{describe, why_dropped};
 
+/// The quantiles in tables of text: p50, p99 and p99.9.
+const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+
 /// Carries out the actions.
 pub(crate) struct Report {
     /// The machine among others; empty: there are no others.
@@ -92,11 +95,17 @@ impl Report {
         self.latest_ns = self.latest_ns.max(time_ns);
     }
 
+    /// See [`Joiner::pass`].
+    pub(crate) fn pass(&mut self, now_ns: u64) {
+        self.joiner.pass(now_ns);
+    }
+
     fn has(&self, action: Action) -> bool {
         self.actions.contains(&action)
     }
 
-    fn joins(&self) -> bool {
+    /// Whether it has to know the ways of packets.
+    pub(crate) fn joins(&self) -> bool {
         self.actions.iter().any(|action| !matches!(action, Action::Record | Action::Count))
     }
 
@@ -186,12 +195,13 @@ impl Report {
         }
         let legs = self.summary.legs();
         if self.has(Action::Latency) && !legs.is_empty() {
-            let head = ("from", "to", "packets", "p50", "p99", "jitter");
-            let (from, to, packets, p50, p99, jitter) = head;
-            writeln!(out, "{from:<34} {to:<34} {packets:>8} {p50:>10} {p99:>10} {jitter:>10}")?;
+            write!(out, "{:<34} {:<34} {:>8} ", "from", "to", "packets")?;
+            writeln!(out, "{:>9} {:>9} {:>9} {:>9}", "p50", "p99", "p99.9", "jitter")?;
             let mut row = |from: &str, to: &str, times: &Times| {
-                let [p50, p99, jitter] = [times.quantile(0.5), times.quantile(0.99), times.jitter()].map(time);
-                writeln!(out, "{from:<34} {to:<34} {:>8} {p50:>10} {p99:>10} {jitter:>10}", times.count())
+                let ([p50, p99, p999], jitter) =
+                    (QUANTILES.map(|share| time(times.quantile(share))), time(times.jitter()));
+                let packets = times.count();
+                writeln!(out, "{from:<34} {to:<34} {packets:>8} {p50:>9} {p99:>9} {p999:>9} {jitter:>9}")
             };
             for (leg, times) in legs {
                 row(&names.place(&leg.from), &names.place(&leg.to), times)?;

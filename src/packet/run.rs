@@ -150,6 +150,10 @@ impl Run {
 
     /// The tables as they are now.
     pub(super) fn view(&mut self, ends: bool) -> PacketsView {
+        let now_ns = self.taps.read_up_to_ns();
+        let now_ns = self.skew.map_or(now_ns, |skew| skew.shown(now_ns));
+        self.board.pass(now_ns);
+        self.gathered.iter_mut().for_each(|all| all.pass(now_ns));
         let journeys = self.board.due(ends);
         if let Some(gathered) = &mut self.gathered {
             journeys.iter().for_each(|journey| gathered.add(journey));

@@ -19,13 +19,14 @@ pub(crate) struct Taps {
     before: Vec<(&'static str, u64)>,
     missed: u64,
     seen: Vec<Sighting>,
+    read_up_to_ns: u64,
 }
 
 impl Taps {
     /// Attaches the programs; packets are seen when it returns.
     pub(crate) fn open(options: &PacketOptions) -> Result<Self> {
         let packets = Packets::open(options)?;
-        Ok(Taps { packets, from_ns: 0, before: Vec::new(), missed: 0, seen: Vec::new() })
+        Ok(Taps { packets, from_ns: 0, before: Vec::new(), missed: 0, seen: Vec::new(), read_up_to_ns: 0 })
     }
 
     /// Puts the programs for `options` in the place of these, and appends what is left of what these saw. `prepare`
@@ -65,12 +66,19 @@ impl Taps {
     /// the ring, and ends.
     pub(crate) fn drain(&mut self, into: &mut Vec<Sighting>) {
         for _ in 0..RINGS {
+            let now_ns = self.packets.time();
             let more = self.packets.drain(&mut self.seen);
             into.extend(self.seen.drain(..).filter(|s| s.time_ns >= self.from_ns));
             if !more {
+                self.read_up_to_ns = now_ns;
                 return;
             }
         }
+    }
+
+    /// What was seen up to this time has been read, Unix ns.
+    pub(crate) fn read_up_to_ns(&self) -> u64 {
+        self.read_up_to_ns
     }
 
     /// Sees no packet any more. What is left of what was seen can still be read.

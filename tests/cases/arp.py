@@ -80,7 +80,10 @@ def phases(args):
         time.sleep(2)
         yield "healthy", measure(args, spaces, counted)
         spaces.run("server", "ip link set eth0 arp off")
-        yield "broken", measure(args, spaces, counted)
+        program = f"filter: {{port: {PORT}}}\naction: [drops, count]"
+        with case.pictured(args, spaces, "arp", program, "1280x420", "", "[role=status]"):
+            broken = measure(args, spaces, counted)
+        yield "broken", broken
         spaces.run("server", "ip link set eth0 arp on")
         yield "mended", measure(args, spaces, counted)
 

@@ -37,6 +37,8 @@ for t in threads:
     t.join()
 print(json.dumps(collections.Counter(said)))
 """
+# Rounds of a script that takes seconds.
+STALLED = 2_000_000_000
 # A consumer's script: so many rounds, so many times.
 CONSUME = """
 import socket, sys
@@ -104,6 +106,9 @@ def measure(args, spaces, broker, rounds, times):
     restarts = broker.restarts
     program = f"filter: {{protocol: tcp, port: {PORT}}}\naction: [record, journeys]"
     with case.traced(args.wirespan, spaces, program) as lines, contextlib.ExitStack() as stack:
+        if rounds == STALLED:
+            page = f"filter: {{protocol: tcp, port: {PORT}}}\naction: [loss, latency]"
+            stack.enter_context(case.pictured(args, spaces, "broker", page, "1280x460", "", "[aria-label=Loss]"))
         stack.enter_context(spaces.python("client", CONSUME, ADDRESS, PORT, rounds, times, ready=True))
         time.sleep(0.3)
         words = (ADDRESS, PORT, publishers)
@@ -135,7 +140,7 @@ def phases(args):
         broker = Broker(spaces, folder)
         try:
             yield "healthy", measure(args, spaces, broker, 1000, 1)
-            yield "stalled", measure(args, spaces, broker, 2_000_000_000, 1)
+            yield "stalled", measure(args, spaces, broker, STALLED, 1)
             yield "mended", measure(args, spaces, broker, 1000, 3000)
         finally:
             broker.stop()

@@ -11,9 +11,12 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 
 LACKS = ("kind is unknown", "not permitted", "not supported", "Unknown device type", "Read-only file system")
 # Answers (or only reads) messages at an address and port; works so many microseconds for each. It waits as an event
@@ -76,11 +79,16 @@ def run(*words):
 class Spaces:
     """Network namespaces, by a name in the case. `script`: lines of `ip`; `{name}` stands for a namespace."""
 
+    # In a picture they have their short names, if nobody else has these.
+    for_picture = False
+
     def __init__(self, names, script):
-        self.names = {name: f"wscase-{name}-{os.getpid()}" for name in names}
+        self.names = {name: name if self.for_picture else f"wscase-{name}-{os.getpid()}" for name in names}
         self.script = script
 
     def __enter__(self):
+        if taken := [name for name in self.names.values() if pathlib.Path("/run/netns", name).exists()]:
+            raise SystemExit(f"the network namespace {taken[0]} is somebody else's")
         try:
             for name in self.names.values():
                 run("ip", "netns", "add", name)
@@ -158,6 +166,50 @@ def traced(wirespan, spaces, program):
         lines += map(json.loads, out)
 
 
+PICTURE = pathlib.Path(__file__).parents[2] / "ui/scripts/picture.mjs"
+NO_RECEIVERS = '[serve]\notlp_grpc = ""\notlp_http = ""\n'
+
+
+def picture(args, name, url, *words):
+    """Takes the picture of a page: see ui/scripts/picture.mjs."""
+    file = pathlib.Path(args.pictures) / f"{name}.png"
+    subprocess.run(["node", PICTURE, url, file, "light", *words], check=True, timeout=100)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+@contextlib.contextmanager
+def pictured(args, spaces, name, program, *words):
+    """On --pictures, the page of packets runs the program meanwhile, and its picture is taken. `program` has no
+    namespaces and no time."""
+    if not args.pictures:
+        yield
+        return
+    address = f"127.0.0.1:{free_port()}"
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as config, spaces.started(["sleep", "900"]) as target:
+        config.write(NO_RECEIVERS)
+        config.flush()
+        up = [args.wirespan, "--config", config.name, "up", "--pid", str(target.pid), "--packet-programs"]
+        tracer = subprocess.Popen([*up, "--ui", address], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            wait_until("Ctrl-C ends", tracer)
+            chosen = f"{program}\nfor: 3m\n".replace("filter: {", f"filter: {{netns: [{', '.join(spaces.names)}], ")
+            body = json.dumps({"program": chosen}).encode()
+            json_body = {"content-type": "application/json"}
+            request = urllib.request.Request(f"http://{address}/api/v1/packets", body, json_body)
+            urllib.request.urlopen(request, timeout=20).close()
+            yield
+            # Until the last ways are known.
+            time.sleep(4)
+            picture(args, name, f"http://{address}/packets", *words)
+        finally:
+            tracer.terminate()
+            tracer.communicate(timeout=60)
+
+
 def ask(wirespan, spaces, address, port, messages, cpu=None):
     """Where messages to the server were, by `wirespan packet`: the whole way and its legs, in ns."""
     program = f"filter: {{protocol: tcp, destination_port: {port}}}\naction: [latency]"
@@ -185,8 +237,11 @@ def main(doc, needs, phases, line, verdict):
     parser.add_argument("--wirespan", default="target/release/wirespan", help="the program")
     parser.add_argument("--messages", type=int, default=400, help="in each phase")
     parser.add_argument("--json", action="store_true", help="JSON lines instead of a table")
+    parser.add_argument("--pictures", help="folder for a picture of the page that shows the trouble; needs Chromium")
     args = parser.parse_args()
-    if missing := [tool for tool in ("ip", *needs) if not shutil.which(tool)]:
+    Spaces.for_picture = bool(args.pictures)
+    needs = ["ip", *needs, *(["node"] if args.pictures else [])]
+    if missing := [tool for tool in needs if not shutil.which(tool)]:
         print(f"needs {missing[0]}")
         return 77
     found = {}

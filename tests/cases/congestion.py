@@ -53,7 +53,10 @@ def phases(args):
         yield "quiet", measure()
         stack.enter_context(spaces.python("other", case.FILL, ADDRESS, BULK, ready=True))
         time.sleep(1)
-        yield "congested", measure()
+        program = f"filter: {{protocol: tcp, destination_port: {MESSAGES}}}\naction: [latency]"
+        with case.pictured(args, spaces, "congestion", program, "1280x860", "→ xmit ports", "figure"):
+            congested = measure()
+        yield "congested", congested
         mend(spaces)
         time.sleep(1)
         yield "mended", measure()

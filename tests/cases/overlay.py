@@ -8,6 +8,7 @@ rate of a bulk transfer is measured apart, without a packet program.
 """
 
 import collections
+import contextlib
 import os
 import sys
 import time
@@ -86,8 +87,11 @@ def phases(args):
         for phase, address in ADDRESSES.items():
             if phase == "steered":
                 steer(spaces, reading)
+            program = f"filter: {{protocol: tcp, destination_port: {PORT}}}\naction: [latency]"
             with spaces.server(address, PORT, cpu=reading), spaces.server(address, BULK, "read", cpu=reading):
-                seen = case.ask(args.wirespan, spaces, address, PORT, args.messages, cpu=sending)
+                pictured = case.pictured(args, spaces, phase, program, "1280x1100", "", "figure")
+                with pictured if phase == "overlay" else contextlib.nullcontext():
+                    seen = case.ask(args.wirespan, spaces, address, PORT, args.messages, cpu=sending)
                 seen["passes"], seen["processors"] = passes(args, spaces, address, sending)
                 seen["mb_per_s"], seen["net_rx_per_mib"] = bulk(spaces, address, args.messages, sending)
             yield phase, seen

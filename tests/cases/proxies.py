@@ -13,6 +13,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 
 import case
 
@@ -77,7 +79,8 @@ def serve(spaces, folder, broken):
     instances.append(Nginx(spaces, "front", folder, forward("all"), f"upstream all {{ {upstream} keepalive 8; }}"))
     starts = [" ".join(instance.args) + ' & all="$all $!"' for instance in instances]
     ask = " ".join(spaces.inside("client", sys.executable, f"{folder}/client.py", FRONT, str(PORT)))
-    return "\n".join([*starts, "sleep 1", ask + " $1", "sleep 0.5", "kill $all", "wait"])
+    look = f"echo asked >&2; while [ -e {folder}/held ]; do sleep 0.2; done"
+    return "\n".join([*starts, "sleep 1", ask + " $1", "sleep 0.5", look, "kill $all", "wait"])
 
 
 def spans(path):
@@ -85,6 +88,19 @@ def spans(path):
         for resource in json.loads(line)["resourceSpans"]:
             for span in (span for scope in resource["scopeSpans"] for span in scope["spans"]):
                 yield span | {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
+
+
+def take_picture(args, tracer, address):
+    """Of the trace of a request that failed, with the device before the process that answered."""
+    case.wait_until("asked", tracer)
+    time.sleep(5)
+    ask = [args.wirespan, "traces", "--server", address, "--format", "json", "--limit", "200", "status=error"]
+    # The first requests to a server have no devices.
+    trace = max(map(json.loads, case.run(*ask).splitlines()), key=lambda trace: trace["spans"])["id"]
+    with urllib.request.urlopen(f"http://{address}/api/v1/trace/{trace}", timeout=20) as answer:
+        spans = json.load(answer)["spans"]
+    device = [row["span"]["id"] for row in spans if row["span"]["tap"] == "server-nic"][-1]
+    case.picture(args, "proxies", f"http://{address}/trace/{trace}?span={device}", "1280x800")
 
 
 def above(ends, by_id):
@@ -97,10 +113,14 @@ def measure(args, spaces, broken):
         folder = pathlib.Path(folder)
         (folder / "client.py").write_text(CLIENT)
         out = folder / "spans.jsonl"
+        address, pictured = f"127.0.0.1:{case.free_port()}", args.pictures and broken
+        (folder / "wirespan.toml").write_text(case.NO_RECEIVERS)
         words = [
             args.wirespan,
+            "--config",
+            str(folder / "wirespan.toml"),
             "run",
-            "--no-ui",
+            *(["--ui", address] if pictured else ["--no-ui"]),
             "--print",
             "0",
             "--otlp-file",
@@ -109,9 +129,18 @@ def measure(args, spaces, broken):
             "GET /item",
         ]
         words += ["--", "sh", "-c", serve(spaces, folder, broken), "sh", str(args.messages)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=150)
-        if done.returncode:
-            raise SystemExit(f"wirespan run: {done.stderr}")
+        if pictured:
+            (folder / "held").touch()
+        tracer = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            if pictured:
+                take_picture(args, tracer, address)
+                (folder / "held").unlink()
+            told, said = tracer.communicate(timeout=150)
+        finally:
+            tracer.kill()
+        if tracer.returncode:
+            raise SystemExit(f"wirespan run: {said}")
         all_spans = list(spans(out))
     by_id = {span["spanId"]: span for span in all_spans}
     callers = {span.get("parentSpanId") for span in all_spans}
@@ -124,7 +153,7 @@ def measure(args, spaces, broken):
     devices = [span for span in above(ends, by_id) if span["wirespan.tap_side"] == "server-nic"]
     names = {name: space for space, name in spaces.names.items()}
     return {
-        "statuses": collections.Counter(done.stdout.split()),
+        "statuses": collections.Counter(told.split()),
         "failed_at": collections.Counter(span["network.peer.address"] for span in above(ends, by_id)),
         "device_before": collections.Counter(
             f"{d['network.interface.name']} in {names[d['wirespan.hop.netns']]}" for d in devices

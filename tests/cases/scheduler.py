@@ -17,7 +17,7 @@ import sys
 import case
 
 ADDRESS, PORT, WORK_US = "10.217.2.2", 7111, 1000
-READER = ("tcp → copied", "ready → copied", "tcp → ready")
+READER = ("tcp eth0 → copied eth0", "ready → copied eth0", "tcp eth0 → ready")
 SPIN = "print('ready', flush=True)\nwhile True: pass"
 
 
@@ -76,7 +76,10 @@ def phases(args):
             with contextlib.ExitStack() as stack:
                 for _ in range(3):
                     stack.enter_context(spaces.python("server", SPIN, ready=True, cpu=ours))
-                yield "competing", measure()
+                program = f"filter: {{protocol: tcp, destination_port: {PORT}}}\naction: [latency]"
+                with case.pictured(args, spaces, "scheduler", program, "1280x700", "→ copied", "figure"):
+                    competing = measure()
+                yield "competing", competing
                 done = subprocess.run(["chrt", "-a", "-f", "-p", "10", str(server.pid)], capture_output=True, text=True)
                 if done.returncode:
                     raise case.Lacking(done.stderr.strip())

@@ -40,6 +40,7 @@ mod otlp;
 mod packet_actions;
 mod packet_bounds;
 mod packet_changes;
+mod packet_clocks;
 mod packet_fleet;
 mod packet_headers;
 mod packet_identity;

@@ -116,6 +116,47 @@ fn the_kernel_says_where_addresses_were_translated_and_from_what() {
     assert_told_again(&lines);
 }
 
+/// The points of each message of 100 bytes, and of each answer.
+fn ways(lines: &[Value]) -> [Vec<Vec<&str>>; 2] {
+    [100, 10].map(|len| {
+        let journeys = of_kind(lines, "journey").into_iter().filter(|j| j["len"] == len);
+        let points = journeys.map(|j| j["steps"].as_array().unwrap().iter().map(|s| s["point"].as_str().unwrap()));
+        points.map(Iterator::collect).collect()
+    })
+}
+
+#[test]
+fn a_filter_follows_a_flow_behind_the_translation_of_its_port() {
+    let test = "a_filter_follows_a_flow_behind_the_translation_of_its_port";
+    if !ready(test) || !has(test, &["nft", "sysctl"]) {
+        return;
+    }
+    let Some(spaces) = made(test, Spaces::behind_nat("pf")) else { return };
+    let _server = spaces.python(2, SERVER, &["10.213.2.2", "80"]);
+    let talk = || {
+        // The second one has the port behind the translation, and is not chosen.
+        for (address, port) in [("10.213.1.1", "8080"), ("10.213.2.2", "80")] {
+            spaces.inside(0, &["python3", "-c", CLIENT, address, port, "20"]).unwrap();
+        }
+    };
+    let points = "where: [send, queue, receive, tcp, copied]\naction: [journeys]\n";
+    let (lines, said) = traced(&spaces, &[0, 1, 2], &format!("filter: {{protocol: tcp, port: 8080}}\n{points}"), talk);
+    let [forth, back] = ways(&lines);
+    let whole = ["send", "queue", "receive", "queue", "receive", "tcp", "copied"];
+    let is_whole = |way: &Vec<&str>| way[..] == whole;
+    assert_eq!((forth.len(), back.len()), (20, 20), "those of the other connection are not told: {said}");
+    assert!(forth.iter().chain(&back).all(is_whole), "{forth:?} {back:?}");
+    assert!(of_kind(&lines, "journey").iter().all(|j| j.to_string().contains(":8080,")), "{said}");
+    // By the port behind it, the answers are not chosen, and the messages are followed back to their sender.
+    let program = format!("filter: {{protocol: tcp, destination: 10.213.2.2, destination_port: 80}}\n{points}");
+    let (lines, said) = traced(&spaces, &[0, 1, 2], &program, || {
+        spaces.inside(0, &["python3", "-c", CLIENT, "10.213.1.1", "8080", "20"]).unwrap();
+    });
+    let [forth, back] = ways(&lines);
+    assert_eq!((forth.len(), back.len()), (20, 0), "{said}");
+    assert!(forth.iter().all(is_whole), "{forth:?}");
+}
+
 /// What was recorded says the same, and in words.
 fn assert_told_again(lines: &[Value]) {
     let records = of_kind(lines, "packet");

@@ -166,9 +166,9 @@ fn a_segment_is_followed_through_a_bridge_from_the_program_to_the_reader() {
             "queue portb",
             "xmit portb",
             "receive eth0",
-            "tcp",
+            "tcp eth0",
             "ready",
-            "copied",
+            "copied eth0",
         ];
         let all = seen_here(&said, &all);
         let journeys = to_port(&lines, port.parse().unwrap(), 100);
@@ -209,7 +209,16 @@ fn packets_of_other_namespaces_and_flows_are_not_told() {
         let route = &packet["route"];
         assert!(route["source_port"] == 7003 || route["destination_port"] == 7003, "{packet}");
         assert_eq!(packet["netns_name"], spaces.name(0), "{packet}");
+        let point = packet["point"].as_str().unwrap();
+        let named = !["send", "ready", "resent"].contains(&point);
+        assert!(point == "drop" || packet["device"] == if named { "eth0" } else { "" }, "{packet}");
     }
+    // Sockets know by which device a packet came.
+    let program = "filter: {protocol: tcp, port: 7003, device: lo}\nwhere: [tcp, copied]\naction: [record]\n";
+    let (lines, said) = traced(&spaces, &[0], program, || {
+        spaces.inside(0, &["python3", "-c", CLIENT, "10.214.1.2", "7003", "10"]).unwrap();
+    });
+    assert_eq!(of_kind(&lines, "packet"), Vec::<&Value>::new(), "{said}");
 }
 
 #[test]

@@ -47,9 +47,9 @@ test("the way of packets from agent to agent shows where they waited", { skip },
     [queue, "queue eth0", "web"],
     [xmit, "xmit eth0", "web"],
     [receive, "receive eth0", "db"],
-    [tcp, "tcp", "db"],
+    [tcp, "tcp eth0", "db"],
     [ready, "ready", "db"],
-    [copied, "copied", "db"],
+    [copied, "copied eth0", "db"],
   ]) {
     assert.match(text, new RegExp(`${point} in wsui-${agent}-\\d+ at ${agent}`));
   }

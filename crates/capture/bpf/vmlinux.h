@@ -72,9 +72,18 @@ struct netns_ipv4 {
 	unsigned int sysctl_tcp_notsent_lowat;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct net {
 	struct ns_common ns;
 	struct netns_ipv4 ipv4;
+	struct hlist_head *dev_index_head;
 };
 
 typedef struct {
@@ -197,6 +206,7 @@ struct net_device {
 	int ifindex;
 	possible_net_t nd_net;
 	struct netdev_queue *_tx;
+	struct hlist_node index_hlist;
 };
 
 struct sk_buff {
@@ -213,6 +223,7 @@ struct sk_buff {
 	unsigned char *head;
 	unsigned char *data;
 	unsigned long _nfct;
+	int skb_iif;
 };
 
 union nf_inet_addr {

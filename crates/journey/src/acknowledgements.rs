@@ -53,6 +53,11 @@ impl Acknowledgements {
         self.joiner.add(&Sighting { route, ..s.clone() });
     }
 
+    /// See [`Joiner::pass`].
+    pub fn pass(&mut self, now_ns: u64) {
+        self.joiner.pass(now_ns);
+    }
+
     /// The ways of those that were seen first some time ago; of all at the `end`. They are not journeys of bytes, and
     /// belong into no table.
     pub fn due(&mut self, end: bool) -> Vec<Journey> {

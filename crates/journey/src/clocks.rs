@@ -101,12 +101,31 @@ impl Drift {
     }
 }
 
-/// The best packets of a span of time: when each was sent or received here, and the bound that it gives.
+/// When a packet was sent or received here, and the bound that it gives.
+type Bound = (u64, f64);
+
+/// A packet each way, near each other.
+#[derive(Clone, Copy, Debug)]
+struct Exchange {
+    high: Bound,
+    low: Bound,
+    width_ns: f64,
+}
+
+/// The best packets of a span of time: those whose bounds are best at its end, and the two that are narrowest together.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     begin_ns: u64,
-    high: Option<(u64, f64)>,
-    low: Option<(u64, f64)>,
+    high: Option<Bound>,
+    low: Option<Bound>,
+    exchange: Option<Exchange>,
+}
+
+impl Span {
+    fn take(&mut self, exchange: Option<Exchange>) {
+        let best = self.exchange.map_or(f64::INFINITY, |best| best.width_ns);
+        self.exchange = exchange.filter(|new| new.width_ns < best).or(self.exchange);
+    }
 }
 
 /// Compares our clock with that of another host, over a sliding window.
@@ -114,6 +133,8 @@ struct Span {
 pub struct Clocks {
     span_ns: u64,
     spans: VecDeque<Span>,
+    /// The packets that were told last.
+    last: (Option<Bound>, Option<Bound>),
 }
 
 /// `a` less `b`, ns.
@@ -122,33 +143,48 @@ pub fn difference(a: u64, b: u64) -> f64 {
     i128::from(a).wrapping_sub(i128::from(b)) as f64
 }
 
-/// How much an unknown drift may have changed a bound in this time.
+/// How much an unknown drift may have changed a bound in this time; negative if it was before.
 fn aged(from_ns: u64, to_ns: u64) -> f64 {
-    to_ns.saturating_sub(from_ns) as f64 * MOST_DRIFT
+    difference(to_ns, from_ns) * MOST_DRIFT
 }
 
 impl Clocks {
     /// Looks back as long as this, ns.
     pub fn new(window_ns: u64) -> Self {
-        Clocks { span_ns: (window_ns / SPANS as u64).max(1), spans: VecDeque::new() }
+        Clocks { span_ns: (window_ns / SPANS as u64).max(1), spans: VecDeque::new(), last: (None, None) }
     }
 
     /// A packet that we sent (our clock), and that was received there (their clock).
     pub fn sent(&mut self, here_ns: u64, there_ns: u64) {
         let high = difference(there_ns, here_ns);
+        self.last.0 = Some((here_ns, high));
+        let exchange = self.exchange();
         let Some(span) = self.span(here_ns) else { return };
+        // At the later time of the two, in whichever order they are told.
         if span.high.is_none_or(|(at, best)| high < best + aged(at, here_ns)) {
             span.high = Some((here_ns, high));
         }
+        span.take(exchange);
     }
 
     /// A packet that was sent there (their clock), and that we received (our clock).
     pub fn received(&mut self, there_ns: u64, here_ns: u64) {
         let low = difference(there_ns, here_ns);
+        self.last.1 = Some((here_ns, low));
+        let exchange = self.exchange();
         let Some(span) = self.span(here_ns) else { return };
         if span.low.is_none_or(|(at, best)| low > best - aged(at, here_ns)) {
             span.low = Some((here_ns, low));
         }
+        span.take(exchange);
+    }
+
+    /// The two packets that were told last, if they are of about one time.
+    fn exchange(&self) -> Option<Exchange> {
+        let (high, low) = (self.last.0?, self.last.1?);
+        let apart_ns = high.0.abs_diff(low.0);
+        let width_ns = high.1 - low.1 + aged(0, apart_ns);
+        (apart_ns <= self.span_ns).then_some(Exchange { high, low, width_ns })
     }
 
     /// The span of a time of ours; `None` if that is before the window.
@@ -156,7 +192,7 @@ impl Clocks {
         let begin_ns = here_ns / self.span_ns * self.span_ns;
         let at = self.spans.partition_point(|span| span.begin_ns < begin_ns);
         if self.spans.get(at).is_none_or(|span| span.begin_ns != begin_ns) {
-            self.spans.insert(at, Span { begin_ns, high: None, low: None });
+            self.spans.insert(at, Span { begin_ns, high: None, low: None, exchange: None });
         }
         let newest = self.spans.back().map_or(0, |span| span.begin_ns);
         let oldest = newest.saturating_sub(self.span_ns * SPANS as u64);
@@ -167,8 +203,10 @@ impl Clocks {
 
     /// What all packets of the window say together. Take it once to ask for many times.
     pub fn reading(&self) -> Reading {
-        let highs: Vec<(u64, f64)> = self.spans.iter().filter_map(|span| span.high).collect();
-        let lows: Vec<(u64, f64)> = self.spans.iter().filter_map(|span| span.low).collect();
+        let of = |best: fn(&Span) -> Option<Bound>, of_two: fn(&Exchange) -> Bound| -> Vec<Bound> {
+            self.spans.iter().flat_map(|span| [best(span), span.exchange.as_ref().map(of_two)]).flatten().collect()
+        };
+        let (highs, lows) = (of(|span| span.high, |two| two.high), of(|span| span.low, |two| two.low));
         let (mut least, mut most) = (-MOST_DRIFT, MOST_DRIFT);
         for (high_at, high) in &highs {
             for (low_at, low) in &lows {
@@ -203,14 +241,15 @@ impl Clocks {
     /// Begins anew, because a clock was set.
     pub fn forget(&mut self) {
         self.spans.clear();
+        self.last = (None, None);
     }
 }
 
 /// All bounds of a window.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    highs: Vec<(u64, f64)>,
-    lows: Vec<(u64, f64)>,
+    highs: Vec<Bound>,
+    lows: Vec<Bound>,
     least: f64,
     most: f64,
 }
@@ -230,6 +269,14 @@ impl Reading {
     /// Whether there are packets each way, and they contradict each other: a clock was set.
     pub fn is_contradicted(&self, here_ns: u64) -> bool {
         !self.highs.is_empty() && !self.lows.is_empty() && self.ahead(here_ns).is_none()
+    }
+
+    /// The time of ours at which the bounds are narrowest, and these. Between packets, they widen by as much as the
+    /// clocks may go apart. `None` as for [`Reading::ahead`].
+    pub fn narrowest(&self) -> Option<(u64, Bounds)> {
+        let all = self.times().filter_map(|at| Some((at, self.ahead(at)?)));
+        // Of equal ones, the latest.
+        all.min_by(|(a, of_a), (b, of_b)| of_a.width_ns().total_cmp(&of_b.width_ns()).then(b.cmp(a)))
     }
 
     /// How far their clock is ahead of ours at this time of ours; negative if it is behind. `None` until a packet was

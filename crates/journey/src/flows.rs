@@ -65,8 +65,11 @@ pub struct FlowSum {
     jitter: (Option<u64>, u64, u64),
     /// Packets of which only the drop was seen.
     only_dropped: u64,
-    places: FxHashMap<Place, Loss>,
+    places: FxHashMap<Spot, Loss>,
 }
+
+/// A place, and whether the packets there are bare: these do not go on to sockets, where others do.
+type Spot = (Place, bool);
 
 impl FlowSum {
     /// Mean difference between the time of one packet and of the next, ns.
@@ -78,11 +81,11 @@ impl FlowSum {
         self.packets += 1;
         self.bytes += u64::from(journey.len);
         self.resent += u64::from(journey.attempt > 1);
-        let steps = places(journey);
+        let (steps, is_bare) = (places(journey), is_bare(journey));
         let last = steps.len().saturating_sub(1);
         self.only_dropped += u64::from(steps.is_empty() && journey.dropped.is_some());
         for (n, (place, time_ns)) in steps.iter().enumerate() {
-            let at = self.places.entry((*place).clone()).or_default();
+            let at = self.places.entry(((*place).clone(), is_bare)).or_default();
             at.packets += 1;
             match &journey.dropped {
                 _ if n < last => at.went_on += 1,
@@ -103,10 +106,15 @@ impl FlowSum {
     }
 }
 
-/// The places that a packet of this kind must pass. Marks of TCP without payload do not come to the reader, and where a
-/// short datagram is copied to its reader, the kernel has no tracepoint.
+/// Marks of TCP without payload do not come to the reader, and where a short datagram is copied to its reader, the
+/// kernel has no tracepoint.
+fn is_bare(journey: &Journey) -> bool {
+    journey.route.protocol != TCP || journey.len == 0
+}
+
+/// The places that a packet of this kind must pass.
 fn places(journey: &Journey) -> Vec<(&Place, u64)> {
-    let is_bare = journey.route.protocol != TCP || journey.len == 0;
+    let is_bare = is_bare(journey);
     let of_socket = |point| matches!(point, Point::Send | Point::Tcp | Point::Ready | Point::Copied);
     let steps = journey.steps.iter().filter(|step| !is_bare || !of_socket(step.place.point));
     steps.map(|step| (&step.place, step.time_ns)).collect()
@@ -127,7 +135,7 @@ pub(crate) fn pair(route: &Route) -> Pair {
 pub struct Flows {
     flows: FxHashMap<Route, FlowSum>,
     others: FlowSum,
-    onward: FxHashMap<Pair, FxHashSet<Place>>,
+    onward: FxHashMap<Pair, FxHashSet<Spot>>,
 }
 
 impl Flows {
@@ -135,11 +143,9 @@ impl Flows {
     pub fn add(&mut self, journey: &Journey, until_ns: u64) {
         let pair = pair(&journey.route);
         let pair = if self.onward.len() < MOST_FLOWS || self.onward.contains_key(&pair) { pair } else { None };
-        let steps = places(journey);
+        let (steps, is_bare) = (places(journey), is_bare(journey));
         let onward = self.onward.entry(pair).or_default();
-        for (place, _) in steps.iter().rev().skip(1).filter(|(place, _)| !onward.contains(*place)).collect::<Vec<_>>() {
-            onward.insert((*place).clone());
-        }
+        onward.extend(steps.iter().rev().skip(1).map(|(place, _)| ((*place).clone(), is_bare)));
         let is_new = !self.flows.contains_key(&journey.route);
         let flow = match is_new && self.flows.len() >= MOST_FLOWS {
             true => &mut self.others,
@@ -149,7 +155,7 @@ impl Flows {
     }
 
     /// Whether packets between these addresses went on from the place.
-    fn goes_on(&self, route: Option<&Route>, place: &Place) -> bool {
+    fn goes_on(&self, route: Option<&Route>, place: &Spot) -> bool {
         let pair = route.and_then(pair).filter(|pair| self.onward.contains_key(&Some(*pair)));
         self.onward.get(&pair).is_some_and(|places| places.contains(place))
     }
@@ -177,9 +183,9 @@ impl Flows {
 
     /// What became of the packets at each place of a flow.
     fn losses<'a>(&'a self, route: Option<&'a Route>, flow: &'a FlowSum) -> impl Iterator<Item = (&'a Place, Loss)> {
-        flow.places.iter().map(move |(place, at)| {
-            let missing = if self.goes_on(route, place) { at.missing } else { 0 };
-            (place, Loss { missing, ..*at })
+        flow.places.iter().map(move |(spot, at)| {
+            let missing = if self.goes_on(route, spot) { at.missing } else { 0 };
+            (&spot.0, Loss { missing, ..*at })
         })
     }
 
@@ -271,6 +277,23 @@ mod tests {
         other.route.destination = [10, 0, 0, 3].into();
         flows.add(&other, u64::MAX);
         assert_eq!(at(&flows, XMIT).lost(), 0);
+    }
+
+    #[test]
+    fn a_syn_that_does_not_come_to_a_socket_is_not_lost_where_bytes_go_on() {
+        let mut flows = Flows::default();
+        let way = [QUEUE, RECEIVE, (Point::Tcp, 2)];
+        let of_tcp = |len, places: &[(Point, u32)]| {
+            let mut one = Journey { len, ..journey(places) };
+            one.route.protocol = TCP;
+            one
+        };
+        flows.add(&of_tcp(0, &way[..2]), u64::MAX);
+        flows.add(&of_tcp(100, &way), u64::MAX);
+        assert_eq!(at(&flows, RECEIVE), Loss { packets: 2, went_on: 1, ..Loss::default() });
+        flows.add(&of_tcp(100, &way[..2]), u64::MAX);
+        flows.add(&of_tcp(0, &way[..1]), u64::MAX);
+        assert_eq!((at(&flows, RECEIVE).missing, at(&flows, QUEUE).missing), (1, 1));
     }
 
     #[test]

@@ -6,6 +6,9 @@ use crate::Journey;
 use rustc_hash::FxHashMap;
 use wirespan_model::packet::{Point, Route, Sighting, TCP, UDP};
 
+/// How long after its first sighting a packet's journey is told, unless [`Settings`] say otherwise.
+pub const KNOWN_AFTER_S: u64 = 3;
+
 /// Limits of the join.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -18,7 +21,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { linger_ns: 3_000_000_000, kept: 2_000_000 }
+        Settings { linger_ns: KNOWN_AFTER_S * 1_000_000_000, kept: 2_000_000 }
     }
 }
 
@@ -194,6 +197,11 @@ impl Joiner {
         self.flows.retain(|_, flow| flow.len() > 0);
         self.routes.retain(|_, (flow, _)| self.flows.contains_key(flow));
         self.marks.retain(|_, marked| marked.time_ns + TRANSLATION_NS >= self.latest_ns);
+    }
+
+    /// All sightings up to this time, Unix ns, were given: it goes on, also if no packet comes.
+    pub fn pass(&mut self, now_ns: u64) {
+        self.latest_ns = self.latest_ns.max(now_ns);
     }
 
     /// The journeys of packets that were seen first before the linger time. Call now and then.

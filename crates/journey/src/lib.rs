@@ -29,7 +29,7 @@ mod summary;
 pub use acknowledgements::Acknowledgements;
 pub use flows::{FlowSum, Flows, Hop, Loss, MOST_FLOWS, UNDER_WAY_NS};
 pub use histogram::Histogram;
-pub use joiner::{Counts, Joiner, Settings};
+pub use joiner::{Counts, Joiner, Settings, KNOWN_AFTER_S};
 pub use live::{Heat, Live, SECONDS};
 pub use passing::{Bytes, Passing};
 pub use summary::{DropPlace, Drops, Leg, Summary, Times};
@@ -45,7 +45,7 @@ pub struct Place {
     pub point: Point,
     /// Inode of the network namespace.
     pub netns: u32,
-    /// Name of the device; empty at points of a socket.
+    /// Name of the device, at `tcp` and `copied` of the one by which the packet came; empty where none is known.
     pub device: CompactString,
     /// The function at [`Point::Function`] and [`Point::Mark`].
     #[serde(skip_serializing_if = "CompactString::is_empty")]

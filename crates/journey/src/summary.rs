@@ -1,5 +1,6 @@
 //! Journeys added up: the time between two places, and what was dropped where.
 
+use crate::histogram::rank;
 use crate::{Dropped, Journey, Place};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -18,9 +19,7 @@ impl Times {
     pub fn quantile(&self, share: f64) -> u64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
-        let last = sorted.len().saturating_sub(1);
-        let at = (last as f64 * share.clamp(0.0, 1.0)).round() as usize;
-        sorted.get(at).copied().unwrap_or(0)
+        sorted.get(rank(sorted.len() as u64, share) as usize - 1).copied().unwrap_or(0)
     }
 
     /// Their mean; 0 if there is none.

@@ -42,6 +42,42 @@ fn five_quiet_packets_each_way_give_a_narrow_interval() {
 }
 
 #[test]
+fn the_order_in_which_packets_are_told_does_not_matter() {
+    let there = There { skew: -3_123_456_789, drift: -180e-6 };
+    let times = [(0, 3_000, 2_600), (26, 8_000, 1_700), (27, 2_600, 1_400), (31, 3_000, 1_600), (32, 2_500, 1_300)];
+    let told = |order: [usize; 5]| {
+        let mut clocks = Clocks::new(60 * SECOND);
+        for (ms, forth, back) in order.map(|n| times[n]) {
+            exchange(&mut clocks, there, 10 * SECOND + ms * 1_000_000, forth, back);
+        }
+        clocks.reading().narrowest().unwrap().1
+    };
+    let in_order = told([0, 1, 2, 3, 4]);
+    // Packets that are told one behind the other may give narrower bounds.
+    assert!(in_order.width_ns() < 4_000.0, "{in_order:?}");
+    for order in [[4, 3, 2, 1, 0], [4, 0, 3, 1, 2], [1, 4, 0, 2, 3], [2, 3, 4, 0, 1]] {
+        assert_eq!(told(order), in_order, "{order:?}");
+    }
+}
+
+#[test]
+fn slow_packets_after_a_pause_do_not_widen_the_narrowest_interval() {
+    let there = There { skew: 123_456_800, drift: 200e-6 };
+    let mut clocks = Clocks::new(60 * SECOND);
+    for n in 0..5 {
+        exchange(&mut clocks, there, SECOND + n * 10_000_000, 6_000 - n * 900, 3_000);
+    }
+    let later = SECOND + 300_000_000;
+    exchange(&mut clocks, there, later, 30_000, 40_000);
+    assert!(clocks.ahead(later).unwrap().width_ns() > 20_000.0, "the clocks may have gone apart meanwhile");
+    let (at, ahead) = clocks.reading().narrowest().unwrap();
+    assert!(ahead.width_ns() <= 6_000.0, "{at} {ahead:?}");
+    let truth = there.ahead(at);
+    assert!(ahead.low_ns - 8.0 <= truth && truth <= ahead.high_ns + 8.0, "{truth} {ahead:?}");
+    assert_eq!(Clocks::new(SECOND).reading().narrowest(), None);
+}
+
+#[test]
 fn the_sign_says_which_clock_is_ahead() {
     let there = There { skew: -5 * SECOND as i64, drift: 0.0 };
     let mut clocks = Clocks::new(60 * SECOND);
@@ -99,6 +135,10 @@ proptest! {
             // The simulated clock is rounded to ns.
             prop_assert!(ahead.low_ns <= there.ahead(now) + 8.0, "{ahead:?} but {}", there.ahead(now));
             prop_assert!(ahead.high_ns >= there.ahead(now) - 8.0, "{ahead:?} but {}", there.ahead(now));
+            let (at, narrowest) = clocks.reading().narrowest().unwrap();
+            let truth = there.ahead(at);
+            prop_assert!(narrowest.width_ns() <= ahead.width_ns() + 1e-3);
+            prop_assert!(narrowest.low_ns - 8.0 <= truth && truth <= narrowest.high_ns + 8.0, "{narrowest:?} {truth}");
             let latency = clocks.latency(now, there.clock(now + forth)).unwrap();
             // Their clock gains on ours also while the packet is under way.
             let slack = 8.0 + forth as f64 * MOST_DRIFT;

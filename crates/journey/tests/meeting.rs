@@ -315,7 +315,7 @@ proptest! {
             if between.unknown() == 0 {
                 for share in [0.0, 0.5, 0.99, 1.0] {
                     let within = between.quantiles([share]).unwrap()[0];
-                    let is = truth[((truth.len() - 1) as f64 * share).round() as usize];
+                    let is = truth[((truth.len() as f64 * share).ceil() as usize).max(1) - 1];
                     prop_assert!(within.low_ns <= is + 5 && is <= within.high_ns + 5, "{} {:?} {}", share, within, is);
                 }
             }

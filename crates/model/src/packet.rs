@@ -6,6 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 listed_enum! {
     /// A point that a packet passes, in the order of its way.
@@ -173,6 +174,17 @@ pub struct Route {
 }
 
 impl Route {
+    /// That of the answers.
+    pub fn reversed(&self) -> Route {
+        Route {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            protocol: self.protocol,
+        }
+    }
+
     /// The kind of Ethernet frame.
     pub fn ether_type(&self) -> u16 {
         match (self.protocol, self.source) {
@@ -222,7 +234,8 @@ pub struct Sighting {
     pub point: Point,
     /// Inode of the network namespace.
     pub netns: u32,
-    /// Number of the device in its namespace; 0 at points of a socket.
+    /// Number of the device in its namespace, at [`Point::Tcp`] and [`Point::Copied`] of the one by which the packet
+    /// came; 0 where none is known.
     pub ifindex: u32,
     /// Name of the device; at [`Point::Mark`], of the thread.
     pub device: CompactString,
@@ -260,7 +273,7 @@ pub struct Sighting {
     pub headers: Option<Box<Headers>>,
     /// The functions in which the kernel was, innermost first, if the program asks for them.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
-    pub stack: Box<[CompactString]>,
+    pub stack: Arc<[CompactString]>,
 }
 
 /// A TCP segment with payload or SYN, as a capture saw it. Socket ids are those of the capture's events.

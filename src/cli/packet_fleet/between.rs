@@ -28,12 +28,13 @@ pub(super) fn tables(view: &Value, out: &mut String) -> Result<()> {
     for row in list(&view["between"]) {
         if !std::mem::replace(&mut head, true) {
             let (from, to, packets) = ("from agent", "to agent", "packets");
-            writeln!(out, "{from:<32} {to:<32} {packets:>8} {:>22} {:>22}", "p50", "p99")?;
+            writeln!(out, "{from:<32} {to:<32} {packets:>8} {:>20} {:>20} {:>20}", "p50", "p99", "p99.9")?;
         }
         let end = |agent: &str, at: &str| format!("{}: {}", shown(&row[agent]), place(&row[at]));
         let (from, to) = (end("from_agent", "from"), end("to_agent", "to"));
-        let [p50, p99] = ["p50", "p99"].map(|key| with_error(&row[key]));
-        writeln!(out, "{from:<32} {to:<32} {:>8} {p50:>22} {p99:>22}", number(&row["packets"]))?;
+        let [p50, p99, p999] = ["p50", "p99", "p999"].map(|key| with_error(&row[key]));
+        let packets = number(&row["packets"]);
+        writeln!(out, "{from:<32} {to:<32} {packets:>8} {p50:>20} {p99:>20} {p999:>20}")?;
         if number(&row["unknown"]) > 0 {
             writeln!(
                 out,
@@ -73,8 +74,14 @@ fn differs(clock: &Value) -> String {
     let way = if middle < 0 { "behind" } else { "ahead of" };
     let ppm = |key: &str| clock[key].as_f64().unwrap_or_default();
     let drift = format!("gains {:+.1} to {:+.1} ppm", ppm("drift_low_ppm"), ppm("drift_high_ppm"));
-    let (ahead, error) = (exact(middle.unsigned_abs()), time(error));
-    format!("the clock of {agent} is {ahead} {way} that of {than}, ± {error}, {drift}{set}")
+    let (ahead, error, at) = (exact(middle.unsigned_abs()), time(error), time_of_day(number(&clock["at_ns"])));
+    format!("the clock of {agent} was {ahead} {way} that of {than} at {at}, ± {error}, {drift}{set}")
+}
+
+/// `17:21:03.250 UTC`.
+fn time_of_day(unix_ns: u64) -> String {
+    let (s, ms) = (unix_ns / 1_000_000_000 % 86_400, unix_ns / 1_000_000 % 1000);
+    format!("{:02}:{:02}:{:02}.{ms:03} UTC", s / 3600, s / 60 % 60, s % 60)
 }
 
 /// Seconds to the µs: the error is about as small.
@@ -122,8 +129,9 @@ mod tests {
     #[test]
     fn clocks_are_told_with_sign_error_and_drift() {
         let clock = json!({"agent": "b", "than": "a", "low_ns": -3_000_020_000i64, "high_ns": -2_999_980_000i64,
-            "drift_low_ppm": 39.5, "drift_high_ppm": 40.5, "set": 0});
-        let told = "the clock of b is 3.000000 s behind that of a, ± 20.0 µs, gains +39.5 to +40.5 ppm";
+            "at_ns": 1_700_000_000_123_456_789u64, "drift_low_ppm": 39.5, "drift_high_ppm": 40.5, "set": 0});
+        let gains = "gains +39.5 to +40.5 ppm";
+        let told = format!("the clock of b was 3.000000 s behind that of a at 22:13:20.123 UTC, ± 20.0 µs, {gains}");
         assert_eq!(differs(&clock), told);
         assert!(differs(&json!({"agent": "b", "than": "a", "set": 2})).ends_with("each way; a clock was set 2 times"));
     }

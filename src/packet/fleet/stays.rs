@@ -95,6 +95,11 @@ impl Gathered {
         self.acknowledgements.see(s);
     }
 
+    /// See [`Joiner::pass`](wirespan_journey::Joiner::pass).
+    pub(in crate::packet) fn pass(&mut self, now_ns: u64) {
+        self.acknowledgements.pass(now_ns);
+    }
+
     /// Takes the acknowledgements whose ways are known by now. They go without if there are too many others.
     pub(in crate::packet) fn add_acknowledgements(&mut self, ends: bool) {
         let left_out = self.left_out;

@@ -17,7 +17,7 @@ pub(crate) enum Action {
     Journeys,
     /// Packets and bytes at each place.
     Count,
-    /// Time between places: p50, p99, jitter.
+    /// Time between places: p50, p99, p99.9, jitter.
     Latency,
     /// Drops by place and reason, with retransmissions.
     Drops,

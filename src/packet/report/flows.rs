@@ -1,6 +1,7 @@
 //! The tables of `loss` and of `by: flow`.
 
 use super::words::{counted, route, time};
+use super::QUANTILES;
 use crate::packet::Names;
 use anyhow::Result;
 use serde_json::{json, Value};
@@ -53,13 +54,13 @@ pub(super) fn flow_table(flows: &Flows, took: Duration, out: &mut String) -> Res
         return Ok(());
     }
     write!(out, "{:<52} {:>8} {:>12} {:>10} ", "flow", "packets", "bytes", "Mbit/s")?;
-    writeln!(out, "{:>10} {:>10} {:>10} {:>8} {:>8}", "p50", "p99", "jitter", "lost", "share")?;
+    writeln!(out, "{:>9} {:>9} {:>9} {:>9} {:>8} {:>8}", "p50", "p99", "p99.9", "jitter", "lost", "share")?;
     for (of, flow, loss) in all.iter().take(SHOWN).chain(all.iter().skip(SHOWN).filter(|(of, ..)| of.is_none())) {
         let name = of.map_or_else(|| format!("all flows after the first {MOST_FLOWS}"), route);
-        let [p50, p99] = [0.5, 0.99].map(|share| time(flow.times.quantile(share)));
+        let [p50, p99, p999] = QUANTILES.map(|share| time(flow.times.quantile(share)));
         let (packets, bytes, rate, jitter) = (flow.packets, flow.bytes, mbit(flow.bytes, took), time(flow.jitter()));
         write!(out, "{name:<52} {packets:>8} {bytes:>12} {rate:>10.2} ")?;
-        writeln!(out, "{p50:>10} {p99:>10} {jitter:>10} {:>8} {:>8}", loss.lost(), percent(loss))?;
+        writeln!(out, "{p50:>9} {p99:>9} {p999:>9} {jitter:>9} {:>8} {:>8}", loss.lost(), percent(loss))?;
     }
     let more = all.iter().skip(SHOWN).filter(|(of, ..)| of.is_some()).count();
     if more > 0 {
@@ -72,11 +73,11 @@ pub(super) fn flow_lines(flows: &Flows, took: Duration) -> Vec<Value> {
     let all = flows.flows();
     let line = |(of, flow, loss): &(Option<&wirespan_model::packet::Route>, &wirespan_journey::FlowSum, Loss)| {
         let times = &flow.times;
-        let [p50, p99] = [0.5, 0.99].map(|share| times.quantile(share));
+        let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|share| times.quantile(share));
         json!({"kind": "flow", "route": of, "packets": flow.packets, "bytes": flow.bytes,
             "mbit_s": mbit(flow.bytes, took), "resent": flow.resent, "loss": told(loss),
-            "times": {"packets": times.count(), "mean_ns": times.mean(), "p50_ns": p50, "p99_ns": p99,
-                "jitter_ns": flow.jitter()}})
+            "times": {"packets": times.count(), "mean_ns": times.mean(), "p50_ns": p50, "p90_ns": p90,
+                "p99_ns": p99, "p999_ns": p999, "jitter_ns": flow.jitter()}})
     };
     all.iter().map(line).collect()
 }

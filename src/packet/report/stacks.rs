@@ -2,13 +2,14 @@
 
 use compact_str::CompactString;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 use wirespan_journey::Place;
 use wirespan_model::packet::{Point, Sighting};
 
 /// Different stacks of one place and reason at most. There are few, if one place is one function.
 const MOST: usize = 256;
 
-type Counted = FxHashMap<Box<[CompactString]>, u64>;
+type Counted = FxHashMap<Arc<[CompactString]>, u64>;
 
 /// Stacks of drops, by place and reason.
 #[derive(Default)]
@@ -25,7 +26,7 @@ impl DropStacks {
         if let Some(n) = counted.get_mut(&s.stack) {
             *n += 1;
         } else if counted.len() < MOST {
-            counted.insert(s.stack.clone(), 1);
+            counted.insert(Arc::clone(&s.stack), 1);
         }
     }
 

@@ -17,7 +17,8 @@ export function clockWords(clock: ClockView): string {
   const signed = (ppm: number) => `${ppm < 0 ? "−" : "+"}${Math.abs(ppm).toFixed(1)}`;
   const drift = `${signed(clock.drift_low_ppm)} to ${signed(clock.drift_high_ppm)} ppm`;
   const error = formatDuration((high - low) / 2);
-  return `The clock of ${agent} is ${ahead} ${way} that of ${than}, ± ${error}; gains ${drift}${jumps}`;
+  const at = new Date(clock.at_ns / 1e6).toISOString().slice(11, 23);
+  return `The clock of ${agent} was ${ahead} ${way} that of ${than} at ${at} UTC, ± ${error}; gains ${drift}${jumps}`;
 }
 
 /** What an agent does, and since when it was not heard of if that matters. */

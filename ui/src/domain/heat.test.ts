@@ -47,11 +47,30 @@ test("the picture shows the last minute, and the fullest cell is full", () => {
   expect(seen?.bars.map(({ share }) => share)).toEqual([1, 1 / 3]);
   // 4 µs to 12 µs are few rows, so more are shown around them.
   expect(seen && seen.high - seen.low).toBeGreaterThanOrEqual(8);
-  expect(seen?.ticks).toEqual([10_000]);
+  expect(seen?.ticks).toEqual([2_000, 5_000, 10_000, 20_000]);
   for (const { half } of seen?.cells ?? []) {
     expect(half).toBeGreaterThanOrEqual(seen?.low ?? Infinity);
     expect(half).toBeLessThan(seen?.high ?? 0);
   }
+});
+
+test("a program that has just begun fills the picture, and far times have round marks", () => {
+  const of = (seconds: number[]) =>
+    picture(
+      heat(
+        [
+          [20, 1],
+          [40, 1],
+        ],
+        seconds.map((second) => [second, [[20, 1]]]),
+      ),
+    );
+  expect([of([1000]), of([980, 1000]), of([900, 1000])].map((seen) => [seen?.first, seen?.seconds])).toEqual([
+    [986, 15],
+    [980, 21],
+    [941, 60],
+  ]);
+  expect(of([1000])?.ticks).toEqual([10_000, 100_000, 1_000_000]);
 });
 
 test("no time, no picture", () => {

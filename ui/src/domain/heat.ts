@@ -1,8 +1,10 @@
 // Times counted by size and second: the cells of a heat map, and the bars of a histogram on the same axis.
 import type { HeatView, PacketPlace } from "../api/types";
 
-/** Seconds that a heat map shows. */
+/** Seconds that a heat map shows at most. */
 export const SECONDS = 60;
+/** And at least, so that the first seconds are no wide stripes. */
+const LEAST_SECONDS = 15;
 /** Rows of a heat map at least, so that a few times alike make no picture of one stripe. */
 const ROWS = 8;
 
@@ -30,8 +32,9 @@ export interface Picture {
   /** The lowest half that is shown, and the one above the highest. */
   readonly low: number;
   readonly high: number;
-  /** The first second that is shown. */
+  /** The first second that is shown, and how many are. */
   readonly first: number;
+  readonly seconds: number;
   readonly cells: readonly Cell[];
   /** All times by size; `second` is 0. */
   readonly bars: readonly Cell[];
@@ -48,12 +51,14 @@ export function picture(heat: HeatView): Picture | null {
   const low = Math.max(0, Math.floor(middle - rows / 2));
   const high = low + rows + 1;
   const last = Math.max(0, ...heat.seconds.map(({ second }) => second));
-  const first = last - SECONDS + 1;
+  const oldest = Math.min(last, ...heat.seconds.map(({ second }) => second));
+  const seconds = Math.min(SECONDS, Math.max(LEAST_SECONDS, last - oldest + 1));
+  const first = last - seconds + 1;
   const cells = heat.seconds
     .filter(({ second }) => second >= first)
     .flatMap(({ second, halves }) => halves.map(([half, count]) => ({ second, half: half ?? 0, count: count ?? 0 })));
   const bars = heat.halves.map(([half, count]) => ({ second: 0, half: half ?? 0, count: count ?? 0 }));
-  return { low, high, first, cells: shared(cells), bars: shared(bars), ticks: decades(low, high) };
+  return { low, high, first, seconds, cells: shared(cells), bars: shared(bars), ticks: round(low, high) };
 }
 
 function shared(cells: readonly Omit<Cell, "share">[]): Cell[] {
@@ -61,10 +66,15 @@ function shared(cells: readonly Omit<Cell, "share">[]): Cell[] {
   return cells.map((cell) => ({ ...cell, share: cell.count / most }));
 }
 
-function decades(low: number, high: number): number[] {
-  const all = [];
-  for (let ns = 1; place(ns) <= high; ns *= 10) if (place(ns) >= low) all.push(ns);
-  return all;
+/** Powers of ten; with their doubles and halves where there are few of them. */
+function round(low: number, high: number): number[] {
+  const within = (factors: readonly number[]) => {
+    const all = [];
+    for (let ns = 1; place(ns) <= high; ns *= 10) all.push(...factors.map((factor) => factor * ns));
+    return all.filter((ns) => place(ns) >= low && place(ns) <= high);
+  };
+  const decades = within([1]);
+  return decades.length > 2 ? decades : within([1, 2, 5]);
 }
 
 /** A place in words: `queue eth0 in web (vxlan)`. */

@@ -20,8 +20,8 @@ export interface FlowRow {
   readonly packets: number;
   readonly bytes: number;
   readonly elapsedMs: number;
-  /** p50, p99 and jitter in ns; missing without a time, and for several machines. */
-  readonly times?: readonly [number, number, number];
+  /** p50, p99, p99.9 and jitter in ns; missing without a time, and for several machines. */
+  readonly times?: readonly [number, number, number, number];
   readonly lost: number;
   /** Of these, on the way from one agent to another. */
   readonly between?: number;
@@ -52,12 +52,12 @@ export function lossRows(of: PacketsView, agent?: string): LossRow[] {
 }
 
 export function flowRows(of: PacketsView): FlowRow[] {
-  return of.flows.map(({ flow, packets, bytes, timed, p50_ns, p99_ns, jitter_ns, loss }) => ({
+  return of.flows.map(({ flow, packets, bytes, timed, p50_ns, p99_ns, p999_ns, jitter_ns, loss }) => ({
     name: flowWords(flow),
     packets,
     bytes,
     elapsedMs: of.elapsed_ms,
-    ...(timed > 0 ? { times: [p50_ns, p99_ns, jitter_ns] as const } : {}),
+    ...(timed > 0 ? { times: [p50_ns, p99_ns, p999_ns, jitter_ns] as const } : {}),
     lost: lost(loss),
     unknown: loss.under_way,
   }));

@@ -252,22 +252,36 @@ __noinline __u64 parse_one(struct ws_packet *p, __u64 at, __u32 whole, __u64 end
 	return UNREADABLE;
 }
 
+/* Whether a header is chosen, or was before conntrack translated it. */
+static __always_inline bool is_chosen(const struct ws_packet *p, struct sk_buff *skb)
+{
+	__u64 nfct;
+
+	if (chosen_header(p))
+		return true;
+	nfct = follows() ? connection_of(skb) : 0;
+	return nfct && chosen_before(p, nfct);
+}
+
 /* Whether the packet, or the packet in its tunnel, is chosen. The record is of the inner one. */
-static __always_inline bool parse(struct ws_packet *p, __u64 at, __u32 whole, __u64 end)
+static __always_inline bool parse(struct ws_packet *p, struct sk_buff *skb, __u64 at, __u32 whole, __u64 end)
 {
 	__u64 inner;
 	bool chosen;
 	__u8 tunnel;
 
-	if (is_another(at, end))
+	if (is_another(skb, at, end))
 		return false;
+	/* Before the headers are read: the sooner, the narrower are the bounds of the clocks of two hosts. */
+	if (p->point == WS_P_RECEIVE || p->point == WS_P_INGRESS)
+		p->time_ns = bpf_ktime_get_ns();
 	p->headers = 0;
 	inner = parse_one(p, at, whole, end);
 	if (inner == UNREADABLE) {
 		count(WS_K_UNREADABLE);
 		return false;
 	}
-	chosen = chosen_header(p);
+	chosen = is_chosen(p, skb);
 	if (inner == NO_INNER)
 		return chosen;
 	tunnel = p->tunnel;
@@ -278,7 +292,7 @@ static __always_inline bool parse(struct ws_packet *p, __u64 at, __u32 whole, __
 		return false;
 	}
 	p->tunnel = tunnel;
-	return chosen || chosen_header(p);
+	return chosen || is_chosen(p, skb);
 }
 
 #endif

@@ -19,7 +19,7 @@ struct plain_header {
  * Whether a packet is plainly not chosen: whole, of IPv4 without options, with TCP or UDP and no tunnel in it. Most
  * packets that pass are such, and one look must do: the whole way through the headers costs more than the hook.
  */
-static __always_inline bool is_another(__u64 at, __u64 end)
+static __always_inline bool is_another(struct sk_buff *skb, __u64 at, __u64 end)
 {
 	struct plain_header h;
 	__u16 from, to;
@@ -36,7 +36,9 @@ static __always_inline bool is_another(__u64 at, __u64 end)
 	to = bpf_ntohs(h.destination);
 	if (h.ip.protocol == IPPROTO_UDP && is_tunnel(to))
 		return false;
-	return of_ipv6 || (only_protocol && h.ip.protocol != only_protocol) || !chosen_ports(from, to);
+	if (of_ipv6 || (only_protocol && h.ip.protocol != only_protocol))
+		return true;
+	return !chosen_ports(from, to) && !may_be_followed(skb);
 }
 
 #endif

@@ -39,7 +39,7 @@ static __always_inline bool parse_skb(struct ws_packet *p, struct sk_buff *skb, 
 
 	if (only_other_frames())
 		return kind == only_ether_type && parse_other(p, kind, at, whole, end);
-	return maybe_ip(kind) && parse(p, at, whole, end);
+	return maybe_ip(kind) && parse(p, skb, at, whole, end);
 }
 
 /* Packets that wait in the queue for which this one is meant. */
@@ -142,13 +142,39 @@ int BPF_PROG(packet_ready, struct sock *sk)
 	return any_of_flags || !chosen_header(&p) ? 0 : tell(ctx, &p, NULL);
 }
 
-/* Here the packet knows no device any more. */
+#define DEVICE_LISTS 256 /* NETDEV_HASHENTRIES */
+#define DEVICES_OF_LIST 16
+
+/*
+ * Here the packet knows no device any more, but the number of the one by which it came. Returns whether that is a
+ * chosen one. The namespace has lists of its devices by number.
+ */
+static __always_inline bool came_by_chosen_device(struct ws_packet *p, struct sk_buff *skb, const struct net *net)
+{
+	__u32 number = BPF_CORE_READ(skb, skb_iif), at = bpf_core_field_offset(struct net_device, index_hlist);
+	struct hlist_head *lists = BPF_CORE_READ(net, dev_index_head);
+	struct hlist_node *node = BPF_CORE_READ(&lists[number % DEVICE_LISTS], first);
+
+	for (int i = 0; i < DEVICES_OF_LIST && node; i++) {
+		struct net_device *dev = (void *)node - at;
+
+		if (BPF_CORE_READ(dev, ifindex) == number) {
+			fill_device(p, dev);
+			break;
+		}
+		node = BPF_CORE_READ(node, next);
+	}
+	return chosen_device(p);
+}
+
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(packet_tcp, struct sock *sk, struct sk_buff *skb)
 {
 	struct ws_packet p = { .point = WS_P_TCP, .netns = netns_of_sock(sk) };
 
-	return chosen_netns(p.netns) && parse_skb(&p, skb, false) ? tell(ctx, &p, skb) : 0;
+	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, false))
+		return 0;
+	return came_by_chosen_device(&p, skb, sk->__sk_common.skc_net.net) ? tell(ctx, &p, skb) : 0;
 }
 
 /* The kernel keeps the interval of a TCP segment in its control block, in the order of the host. */
@@ -165,6 +191,7 @@ int BPF_PROG(packet_copied, struct sk_buff *skb, int len)
 {
 	struct ws_packet p = { .point = WS_P_COPIED };
 	struct sock *sk = skb->sk;
+	const struct net *net;
 	__u32 done;
 
 	/*
@@ -176,13 +203,14 @@ int BPF_PROG(packet_copied, struct sk_buff *skb, int len)
 
 		if (family != AF_INET && family != AF_INET6)
 			return 0;
-		p.netns = netns_of_sock(sk);
+		net = sk->__sk_common.skc_net.net;
 	} else {
-		p.netns = BPF_CORE_READ(bpf_get_current_task_btf(), nsproxy, net_ns, ns.inum);
+		net = BPF_CORE_READ(bpf_get_current_task_btf(), nsproxy, net_ns);
 	}
+	p.netns = BPF_CORE_READ(net, ns.inum);
 	if (!chosen_netns(p.netns))
 		return 0;
-	if (!parse_skb(&p, skb, false))
+	if (!parse_skb(&p, skb, false) || !came_by_chosen_device(&p, skb, net))
 		return 0;
 	if (p.protocol == IPPROTO_TCP) {
 		take_interval(&p, skb);

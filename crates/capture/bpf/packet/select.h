@@ -142,26 +142,47 @@ static __always_inline bool chosen_ports(__u16 from, __u16 to)
 	return !either_port || from == either_port || to == either_port;
 }
 
-/* Whether the addresses, ports and protocol of one header are those of the filter. Global: see parse.h. */
-__noinline int chosen_header(const struct ws_packet *p)
+/* Whether the filter asks for addresses or ports. Then a flow is followed if conntrack translates these. */
+static __always_inline bool follows(void)
 {
-	if (!p)
+	if (only_ends)
 		return false;
+	return source_port || destination_port || either_port || only_hosts || source_mask[0] || source_mask[1] ||
+	       destination_mask[0] || destination_mask[1] || either_mask[0] || either_mask[1];
+}
+
+/* Whether addresses and ports are those of the filter. */
+static __always_inline bool chosen_addresses(const __u8 *source, const __u8 *destination, __u16 from, __u16 to)
+{
+	if (!chosen_ports(from, to))
+		return false;
+	if (only_hosts && !is_end(source, 0) && !is_end(destination, 0))
+		return false;
+	return within(source, source_address, source_mask) &&
+	       within(destination, destination_address, destination_mask) &&
+	       (within(source, either_address, either_mask) || within(destination, either_address, either_mask));
+}
+
+/* Whether all else is that of the filter. */
+static __always_inline bool chosen_kind(const struct ws_packet *p)
+{
 	if (only_protocol && p->protocol != only_protocol)
 		return false;
 	if (any_of_flags && !(p->flags & any_of_flags))
 		return false;
-	if (!chosen_ports(p->source_port, p->destination_port))
-		return false;
-	if (only_ether_type && !chosen_version(p))
+	return !only_ether_type || chosen_version(p);
+}
+
+/* Whether one header is that of the filter, or of a flow that is followed. Global: see parse.h. */
+__noinline int chosen_header(const struct ws_packet *p)
+{
+	if (!p || !chosen_kind(p))
 		return false;
 	if (only_ends && !at_chosen_end(p))
 		return false;
-	if (only_hosts && !is_end(p->source, 0) && !is_end(p->destination, 0))
-		return false;
-	return within(p->source, source_address, source_mask) &&
-	       within(p->destination, destination_address, destination_mask) &&
-	       (within(p->source, either_address, either_mask) || within(p->destination, either_address, either_mask));
+	if (chosen_addresses(p->source, p->destination, p->source_port, p->destination_port))
+		return true;
+	return follows() && is_followed(p->source, p->destination, p->source_port, p->destination_port, p->protocol);
 }
 
 static __always_inline bool chosen_device(const struct ws_packet *p)
@@ -202,7 +223,8 @@ __noinline int may_tell(struct ws_packet *p)
 		count(WS_K_LIMITED);
 		return false;
 	}
-	p->time_ns = bpf_ktime_get_ns();
+	if (!p->time_ns)
+		p->time_ns = bpf_ktime_get_ns();
 	p->cpu = bpf_get_smp_processor_id();
 	return true;
 }

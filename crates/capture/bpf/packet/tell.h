@@ -72,6 +72,8 @@ static __always_inline int tell_plain(struct ws_packet *p, __u64 nfct)
 			count(WS_K_LOST);
 		return 0;
 	}
+	if (follows())
+		follow(p, &was);
 	t = bpf_ringbuf_reserve(&packets, sizeof(*t), 0);
 	if (!t) {
 		count(WS_K_LOST);
@@ -103,8 +105,11 @@ static __always_inline int tell_of(void *ctx, struct ws_packet *p, struct sk_buf
 	}
 	m->packet = *p;
 	m->more = (struct ws_packet_more){};
-	if (nfct && was_translated(p, &was, nfct))
+	if (nfct && was_translated(p, &was, nfct)) {
 		m->more.was = 1;
+		if (follows())
+			follow(p, &was);
+	}
 	m->was = was;
 	if (snap_bytes && skb)
 		take_headers(m, skb);

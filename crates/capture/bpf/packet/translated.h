@@ -96,4 +96,51 @@ static __always_inline __u64 connection_of(struct sk_buff *skb)
 	return BPF_CORE_READ(skb, _nfct);
 }
 
+/* Whether the packet may be of a flow that is followed: a look without its headers. */
+static __always_inline bool may_be_followed(struct sk_buff *skb)
+{
+	__u64 ct;
+
+	if (!follows())
+		return false;
+	if (any_followed)
+		return true;
+	ct = connection_of(skb) & ~NFCT_INFO;
+	return ct && bpf_core_type_exists(struct nf_conn) &&
+	       (BPF_CORE_READ((struct nf_conn *)ct, status) & CT_TRANSLATED);
+}
+
+/* Whether the packet is chosen by the addresses with which it came to its namespace. Global: see parse.h. */
+__noinline int chosen_before(const struct ws_packet *p, __u64 nfct)
+{
+	struct ws_packet_was was = {};
+
+	if (!p || !chosen_kind(p) || !was_translated(p, &was, nfct))
+		return false;
+	if (chosen_addresses(was.source, was.destination, was.source_port, was.destination_port))
+		return true;
+	return is_followed(was.source, was.destination, was.source_port, was.destination_port, p->protocol);
+}
+
+/*
+ * A chosen packet was translated: from now on its flow is chosen under both pairs of addresses. So are the answers,
+ * which come to other addresses than they leave with, if the filter chooses these. Global: see parse.h.
+ */
+__noinline int follow(const struct ws_packet *p, const struct ws_packet_was *was)
+{
+	if (!p || !was)
+		return 0;
+	if (is_followed(p->source, p->destination, p->source_port, p->destination_port, p->protocol))
+		return 0;
+	remember(p->source, p->destination, p->source_port, p->destination_port, p->protocol);
+	remember(was->source, was->destination, was->source_port, was->destination_port, p->protocol);
+	if (chosen_addresses(was->destination, was->source, was->destination_port, was->source_port) ||
+	    chosen_addresses(p->destination, p->source, p->destination_port, p->source_port)) {
+		remember(p->destination, p->source, p->destination_port, p->source_port, p->protocol);
+		remember(was->destination, was->source, was->destination_port, was->source_port, p->protocol);
+	}
+	any_followed = 1;
+	return 0;
+}
+
 #endif

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::wire::contract::*;
 use compact_str::CompactString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use wirespan_model::packet::{Headers, Point, Route, Sighting, Tunnel, NOT_IP};
 
 /// Longest name of a device (`IFNAMSIZ`, without the zero at its end).
@@ -146,7 +147,7 @@ fn read(bytes: &[u8], clock: &Clock) -> Option<Sighting> {
         queue_len: r.queue_len,
         was: None,
         headers: None,
-        stack: Box::default(),
+        stack: Arc::default(),
     })
 }
 

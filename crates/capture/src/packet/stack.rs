@@ -5,6 +5,7 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use blazesym::MaybeDefault;
 use compact_str::CompactString;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Stacks whose names are kept. A packet program sees few different ones.
 const MOST_KEPT: usize = 4_096;
@@ -17,14 +18,14 @@ const OWN: [&str; 4] = ["bpf_", "traceiter_", "perf_", "kprobe_"];
 #[derive(Default)]
 pub(super) struct Stacks {
     symbols: Option<Symbolizer>,
-    kept: FxHashMap<Box<[u64]>, Box<[CompactString]>>,
+    kept: FxHashMap<Box<[u64]>, Arc<[CompactString]>>,
 }
 
 impl Stacks {
     /// The functions, innermost first, without those of the program that took the stack.
-    pub(super) fn name(&mut self, addresses: &[u64]) -> Box<[CompactString]> {
+    pub(super) fn name(&mut self, addresses: &[u64]) -> Arc<[CompactString]> {
         if let Some(known) = self.kept.get(addresses) {
-            return known.clone();
+            return Arc::clone(known);
         }
         if self.kept.len() >= MOST_KEPT {
             self.kept.clear();
@@ -41,7 +42,7 @@ impl Stacks {
             }
         };
         let named = without_own(named);
-        self.kept.insert(addresses.into(), named.clone());
+        self.kept.insert(addresses.into(), Arc::clone(&named));
         named
     }
 }
@@ -53,7 +54,7 @@ fn function(found: Symbolized<'_>) -> CompactString {
     }
 }
 
-fn without_own(named: Vec<CompactString>) -> Box<[CompactString]> {
+fn without_own(named: Vec<CompactString>) -> Arc<[CompactString]> {
     let is_own = |name: &CompactString| OWN.iter().any(|own| name.trim_start_matches('_').starts_with(own));
     let own = named.iter().rposition(is_own).map_or(0, |last| last + 1);
     named.into_iter().skip(own).collect()

@@ -1,6 +1,7 @@
 //! Times from one host to another, each with its bounds.
 
 use crate::clocks::Bounds;
+use crate::histogram::rank;
 use crate::live::Heat;
 use std::collections::VecDeque;
 use wirespan_model::Latency;
@@ -77,7 +78,9 @@ impl Between {
 
     /// Quantiles: this share of the newest packets took at most so long.
     pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> Option<[Latency; N]> {
-        let last = self.newest.len().checked_sub(1)?;
+        if self.newest.is_empty() {
+            return None;
+        }
         let sorted = |of: fn(&Latency) -> u64| {
             let mut all: Vec<u64> = self.newest.iter().map(of).collect();
             all.sort_unstable();
@@ -86,7 +89,7 @@ impl Between {
         // If each time lies within its bounds, their quantile lies between the quantiles of the bounds.
         let (lows, highs) = (sorted(|w| w.low_ns), sorted(|w| w.high_ns));
         Some(shares.map(|share| {
-            let at = (last as f64 * share.clamp(0.0, 1.0)).round() as usize;
+            let at = rank(lows.len() as u64, share) as usize - 1;
             let of = |all: &[u64]| all.get(at).copied().unwrap_or(0);
             Latency { low_ns: of(&lows), high_ns: of(&highs) }
         }))

@@ -62,7 +62,7 @@ pub struct Tally {
 pub struct Compared {
     /// The hosts, by number. The bounds say how far the second one is ahead.
     pub hosts: (u32, u32),
-    /// For this time of the first host, Unix ns.
+    /// For this time of the first host, Unix ns: of the last minute, that at which the bounds are narrowest.
     pub at_ns: u64,
     /// `None` if packets were seen in one direction only, or if a clock was set.
     pub ahead: Option<Bounds>,
@@ -185,6 +185,12 @@ impl Meeting {
     /// Takes what packets say about the clocks.
     fn compare(&mut self, judged: &[Judged]) {
         let sure = judged.iter().flat_map(|one| one.arrivals.iter().filter(|a| a.sure).map(move |a| (one, a)));
+        let mut sure: Vec<_> = sure.collect();
+        // By the clock of the host with the smaller number, so that packets there and back stand beside each other.
+        sure.sort_by_key(|(one, arrival)| match one.host < arrival.host {
+            true => one.stay.exit.time_ns,
+            false => arrival.entry.time_ns,
+        });
         for (one, arrival) in sure {
             let (left_ns, came_ns) = (one.stay.exit.time_ns, arrival.entry.time_ns);
             let forth = one.host < arrival.host;
@@ -268,13 +274,18 @@ impl Meeting {
 
     /// The clocks of all hosts that have packets in common.
     pub fn clocks(&self) -> impl Iterator<Item = Compared> + '_ {
-        self.pairs.iter().map(|(hosts, pair)| Compared {
-            hosts: *hosts,
-            at_ns: pair.at_ns,
-            ahead: pair.reading.as_ref().and_then(|reading| reading.ahead(pair.at_ns)),
-            drift: pair.reading.as_ref().and_then(Reading::drift).unwrap_or(Drift::ANY),
-            packets: pair.packets,
-            set: pair.set,
+        self.pairs.iter().map(|(hosts, pair)| {
+            // After a clock was set, only the latest packets count.
+            let valid = pair.reading.as_ref().filter(|reading| reading.ahead(pair.at_ns).is_some());
+            let narrowest = valid.and_then(Reading::narrowest);
+            Compared {
+                hosts: *hosts,
+                at_ns: narrowest.map_or(pair.at_ns, |(at, _)| at),
+                ahead: narrowest.map(|(_, ahead)| ahead),
+                drift: pair.reading.as_ref().and_then(Reading::drift).unwrap_or(Drift::ANY),
+                packets: pair.packets,
+                set: pair.set,
+            }
         })
     }
 }

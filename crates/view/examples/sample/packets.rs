@@ -92,6 +92,7 @@ fn tables(elapsed: Duration) -> PacketsView {
         timed: (packets - seconds) / part,
         p50_ns: 786_432,
         p99_ns: 3_145_728,
+        p999_ns: 6_291_456,
         jitter_ns: 90_000,
         loss: LossView { packets: packets / part, dropped: seconds / part, ..loss_at(4) },
     };

@@ -132,7 +132,7 @@ pub struct ClockView {
     pub agent: String,
     /// The agent with which it is compared.
     pub than: String,
-    /// For this time of the latter, Unix ns.
+    /// For this time of the latter, Unix ns: that of the last minute at which the bounds are narrowest.
     pub at_ns: u64,
     /// It is ahead by at least so much, ns; negative if it is behind. Missing if packets were seen in one direction
     /// only, or if a clock was set.

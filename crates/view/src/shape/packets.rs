@@ -63,7 +63,7 @@ pub enum PacketsState {
 pub struct PacketPlace {
     /// `queue`, `xmit`, `receive`, …
     pub point: String,
-    /// Name of the device; empty at points of a socket.
+    /// Name of the device, at `tcp` and `copied` of the one by which the packet came; empty where none is known.
     pub device: String,
     /// Name of the network namespace; empty for wirespan's own.
     pub netns: String,
@@ -103,7 +103,7 @@ pub struct HeatView {
     pub packets: u64,
     /// Their mean.
     pub mean_ns: u64,
-    /// Quantiles, within 6 %.
+    /// Quantiles, within 1 %.
     pub p50_ns: u64,
     /// See above.
     pub p99_ns: u64,
@@ -194,10 +194,14 @@ pub struct FlowView {
     pub resent: u64,
     /// Packets whose time from the first to the last place is known.
     pub timed: u64,
-    /// Half of them took at most so long, within 6 %.
+    /// Half of them took at most so long, within 1 %.
     pub p50_ns: u64,
     /// See above.
     pub p99_ns: u64,
+    /// See above. 0 from an older agent.
+    #[serde(default)]
+    #[schema(required)]
+    pub p999_ns: u64,
     /// Mean difference between one time and the next.
     pub jitter_ns: u64,
     /// What became of them.

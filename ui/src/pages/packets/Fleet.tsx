@@ -102,7 +102,14 @@ function Told({ view }: { view: FleetView }) {
   const silent = quiet.map(({ agent, state }) => `${agent} is ${state}`).join(", ");
   return (
     <>
-      <RunState of={view} told={seen} missing={silent && `partial: ${silent}`} />
+      <RunState
+        of={view}
+        told={seen}
+        missing={silent && `partial: ${silent}`}
+        late={
+          sum((agent) => agent.view.journeys) > 0 && "without the ways of the last 3 s; between agents a little more"
+        }
+      />
       <Agents view={view} />
       <Ways view={view} />
       {rows.length > 0 && <Legs rows={rows} />}

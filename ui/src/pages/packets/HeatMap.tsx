@@ -1,6 +1,6 @@
 import type { HeatView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
-import { begin, type Cell, picture, place, SECONDS } from "../../domain/heat";
+import { begin, type Cell, picture, place } from "../../domain/heat";
 import css from "./HeatMap.module.css";
 
 const WIDTH = 900;
@@ -9,7 +9,6 @@ const LEFT = 64;
 /** Room for the bars at the right, and between them and the map. */
 const BARS = 150;
 const GAP = 12;
-const STEP = (WIDTH - LEFT - BARS - GAP) / SECONDS;
 
 export interface HeatMapProps {
   readonly title: string;
@@ -17,13 +16,15 @@ export interface HeatMapProps {
   /** In words, with their errors if they have any. */
   readonly p50: string;
   readonly p99: string;
+  readonly p999: string;
 }
 
 /** How long packets took, by second; and by size, on the same axis. */
-export function HeatMap({ title, heat, p50, p99 }: HeatMapProps) {
+export function HeatMap({ title, heat, p50, p99, p999 }: HeatMapProps) {
   const shown = picture(heat);
   if (!shown) return <p className={css.none}>No packet has gone this way yet. A way is known three seconds later.</p>;
-  const { low, high, first, cells, bars, ticks } = shown;
+  const { low, high, first, seconds, cells, bars, ticks } = shown;
+  const step = (WIDTH - LEFT - BARS - GAP) / seconds;
   // Without times by second there is only the histogram.
   const only = heat.seconds.length === 0;
   const room = only ? WIDTH - LEFT : BARS;
@@ -32,7 +33,7 @@ export function HeatMap({ title, heat, p50, p99 }: HeatMapProps) {
   const words = ({ half, count }: Cell) =>
     `${count.toLocaleString("en")} of ${formatDuration(begin(half))} to ${formatDuration(begin(half + 1))}`;
   const clock = (second: number) => new Date(second * 1000).toLocaleTimeString("en-GB");
-  const quantiles = `p50 ${p50}, p99 ${p99}`;
+  const quantiles = `p50 ${p50}, p99 ${p99}, p99.9 ${p999}`;
   const facts = `${heat.packets.toLocaleString("en")} packets, ${quantiles}`;
   return (
     <figure className={css.heat}>
@@ -52,9 +53,9 @@ export function HeatMap({ title, heat, p50, p99 }: HeatMapProps) {
           <rect
             key={`${cell.second} ${cell.half}`}
             className={css.cell}
-            x={LEFT + (cell.second - first) * STEP}
+            x={LEFT + (cell.second - first) * step}
             y={y(cell.half + 1)}
-            width={STEP}
+            width={step}
             height={row}
             // A single packet is still seen.
             fillOpacity={0.15 + 0.85 * Math.sqrt(cell.share)}
@@ -81,7 +82,7 @@ export function HeatMap({ title, heat, p50, p99 }: HeatMapProps) {
                 {clock(first)}
               </text>
               <text x={WIDTH - BARS - GAP} y={HEIGHT + 16} textAnchor="end">
-                {clock(first + SECONDS)}
+                {clock(first + seconds)}
               </text>
             </>
           )}

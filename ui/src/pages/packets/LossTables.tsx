@@ -45,7 +45,7 @@ export function Loss({ rows }: { rows: readonly LossRow[] }) {
 export function Flows({ rows, leftOut }: { rows: readonly FlowRow[]; leftOut: number }) {
   const many = rows.some(({ agents }) => agents !== undefined);
   const heads = ["Flow", ...(many ? ["Seen by"] : []), "Packets", "Bytes", "Mbit/s"];
-  const times = many ? [] : ["p50", "p99", "Jitter"];
+  const times = many ? [] : ["p50", "p99", "p99.9", "Jitter"];
   const ends = ["Lost", ...(many ? ["Between"] : []), "Share", "Not known"];
   const rate = ({ bytes, elapsedMs }: FlowRow) => ((bytes * 8) / Math.max(1, elapsedMs) / 1000).toFixed(2);
   return (

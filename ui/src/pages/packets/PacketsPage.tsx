@@ -69,7 +69,12 @@ function Shown({ view }: { view: PacketsView }) {
   );
   return (
     <>
-      <RunState of={view} told={told} missing={view.lost > 0 && `${number(view.lost)} sightings lost`} />
+      <RunState
+        of={view}
+        told={told}
+        missing={view.lost > 0 && `${number(view.lost)} sightings lost`}
+        late={view.journeys > 0 && "without the ways of the last 3 s"}
+      />
       {view.notes.length > 0 && (
         <ul className={css.notes} aria-label="Notes">
           {view.notes.map((note) => (

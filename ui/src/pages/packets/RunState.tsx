@@ -5,8 +5,17 @@ import css from "./PacketsPage.module.css";
 
 type Run = Pick<PacketsView | FleetView, "state" | "elapsed_ms" | "limit_ms" | "changes">;
 
-/** How a program goes, in one line. `missing`: what the tables do not have. */
-export function RunState({ of, told, missing }: { of: Run; told: ReactNode; missing: ReactNode }) {
+interface Props {
+  of: Run;
+  told: ReactNode;
+  /** What the tables do not have. */
+  missing: ReactNode;
+  /** What they do not have yet, while the program runs. */
+  late: ReactNode;
+}
+
+/** How a program goes, in one line. */
+export function RunState({ of, told, missing, late }: Props) {
   const running = of.state === "running";
   return (
     <p className={css.state} role="status" data-running={running || undefined}>
@@ -17,6 +26,7 @@ export function RunState({ of, told, missing }: { of: Run; told: ReactNode; miss
       </span>
       {told}
       {of.changes > 0 && <span>changed {of.changes === 1 ? "once" : `${of.changes} times`} without a gap</span>}
+      {running && late && <span>{late}</span>}
       {missing && <span className={css.bad}>{missing}</span>}
     </p>
   );

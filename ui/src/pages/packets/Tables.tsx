@@ -81,7 +81,13 @@ export function Legs({ rows }: { rows: readonly LegRow[] }) {
   const heads = ["From → to", "Packets", "p50", "p99", "p99.9", "Jitter"];
   return (
     <section className={css.card} aria-label="Time from place to place">
-      <HeatMap title={keyOf(shown)} heat={shown.times} p50={shown.cells[0]} p99={shown.cells[1]} />
+      <HeatMap
+        title={keyOf(shown)}
+        heat={shown.times}
+        p50={shown.cells[0]}
+        p99={shown.cells[1]}
+        p999={shown.cells[2]}
+      />
       <Table heads={many ? ["Agent", ...heads] : heads} words={many ? 2 : 1}>
         {rows.map((row) => {
           const { name, agent, times, cells, whole } = row;

@@ -90,7 +90,7 @@ const running: FleetView = {
     {
       agent: "db-1",
       than: "web-1",
-      at_ns: 1,
+      at_ns: 1_700_000_000_000_000_000,
       low_ns: -3_000_020_000,
       high_ns: -2_999_980_000,
       drift_low_ppm: -0.5,
@@ -152,7 +152,7 @@ test("a time between agents has its error, and clocks are told with their sign",
     }),
   ).toBeTruthy();
   expect(screen.getByRole("list", { name: "Clocks" }).textContent).toBe(
-    "The clock of db-1 is 3.000000 s behind that of web-1, ± 20 µs; gains −0.5 to +40.5 ppm",
+    "The clock of db-1 was 3.000000 s behind that of web-1 at 22:13:20.000 UTC, ± 20 µs; gains −0.5 to +40.5 ppm",
   );
   const drops = within(screen.getByRole("region", { name: "Drops" })).getAllByRole("row")[1];
   expect(drops?.textContent).toBe("web-1eth0QDISC_DROP40");

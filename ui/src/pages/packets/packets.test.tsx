@@ -69,6 +69,7 @@ const lossy: PacketsView = {
       timed: 88,
       p50_ns: 30_410_000,
       p99_ns: 79_690_000,
+      p999_ns: 81_400_000,
       jitter_ns: 1_660_000,
       loss: { packets: 103, ...told },
     },
@@ -79,6 +80,7 @@ const lossy: PacketsView = {
       timed: 0,
       p50_ns: 0,
       p99_ns: 0,
+      p999_ns: 0,
       jitter_ns: 0,
       loss: { packets: 4, went_on: 0, dropped: 0, missing: 0, under_way: 0 },
     },
@@ -130,7 +132,8 @@ test("the tables of a program that runs; it is changed and ended", async () => {
   show("/packets", { "/api/v1/packets": running });
   const state = (await screen.findByText("Runs")).parentElement;
   expect(state?.textContent).toBe(
-    "Runs3.2 s of 10 s1,234 sightings100 packetschanged once without a gap5 sightings lost",
+    "Runs3.2 s of 10 s1,234 sightings100 packetschanged once without a gap" +
+      "without the ways of the last 3 s5 sightings lost",
   );
   expect(screen.getByText("this kernel has no point `send`: too old")).toBeTruthy();
   const drops = within(screen.getByRole("region", { name: "Drops" })).getAllByRole("row")[1];
@@ -179,7 +182,8 @@ test("loss by place and by flow, with what is not shown", async () => {
   const flow = "udp 10.0.0.1:7108 → 10.0.0.2:7107";
   const rows = cells(region);
   expect(rows[1]?.slice(0, 5)).toEqual([flow, "103", "500,000", "2.00", "30.4 ms"]);
-  expect(rows[1]?.slice(7)).toEqual(["12", "11.65 %", "3"]);
-  expect(rows[2]).toEqual(["all later flows", "4", "400", "0.00", "", "", "", "0", "0.00 %", ""]);
+  expect(rows[1]?.slice(5, 8)).toEqual(["79.7 ms", "81.4 ms", "1.66 ms"]);
+  expect(rows[1]?.slice(8)).toEqual(["12", "11.65 %", "3"]);
+  expect(rows[2]).toEqual(["all later flows", "4", "400", "0.00", "", "", "", "", "0", "0.00 %", ""]);
   expect(within(region).getByText("7 flows with fewer bytes are not shown.")).toBeTruthy();
 });
