@@ -80,6 +80,7 @@ mod syscalls;
 mod tcp;
 mod tls;
 mod trace_why;
+mod turns;
 mod unseen;
 mod verdicts;
 mod waits;

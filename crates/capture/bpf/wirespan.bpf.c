@@ -60,6 +60,7 @@
 #include "wait/ring.h"
 #include "wait/flush.h"
 #include "runtime/go/turns.h"
+#include "runtime/asyncio/turns.h"
 #include "runtime/go/ready.h"
 
 /* One call on one socket. */
