@@ -108,3 +108,17 @@ fn a_request_of_uvloop_has_the_time_of_its_task() {
         ask(&mut python(&python3, &[how, "uvloop"]), &format!("{how} of uvloop"), &AWAITED);
     }
 }
+
+#[test]
+fn a_request_of_tokio_has_the_time_of_its_task() {
+    let test = "turns_tokio";
+    if !can_trace(test) {
+        return;
+    }
+    let program = Path::new(WIRESPAN).with_file_name("examples").join("ready_tokio");
+    if !program.exists() {
+        return skip(test, "needs cargo build --example ready_tokio");
+    }
+    let mut service = Command::new(program);
+    ask(service.arg(ASKED.to_string()), "tokio", &["parked"]);
+}

@@ -61,6 +61,7 @@
 #include "wait/flush.h"
 #include "runtime/go/turns.h"
 #include "runtime/asyncio/turns.h"
+#include "runtime/tokio/turns.h"
 #include "runtime/go/ready.h"
 
 /* One call on one socket. */
