@@ -2,6 +2,7 @@
 //! truth: each request says how long it ran, awaited something, and was ready while others had their turn.
 
 use crate::harness::{can_trace, has, otlp, root, skip, Span, WIRESPAN};
+use crate::java_stacks::machines;
 use crate::waits::Wait;
 use serde_json::Value;
 use std::path::Path;
@@ -121,4 +122,22 @@ fn a_request_of_tokio_has_the_time_of_its_task() {
     }
     let mut service = Command::new(program);
     ask(service.arg(ASKED.to_string()), "tokio", &["parked"]);
+}
+
+/// That a virtual thread is ready is not seen: it counts as awaiting.
+#[test]
+fn a_request_of_a_virtual_thread_has_the_time_of_that_thread() {
+    let test = "turns_java";
+    if !can_trace(test) {
+        return;
+    }
+    let Some((java, _)) = machines().into_iter().find(|(_, version)| *version >= 21) else {
+        return skip(test, "needs Java 21 or newer");
+    };
+    let (dir, source) = (tempfile::tempdir().unwrap(), root().join("tests/apps/ready/Service.java"));
+    let done = Command::new(java.with_file_name("javac")).arg("-d").args([dir.path(), &source]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let mut service = Command::new(java);
+    let one = ["parallelism", "maxPoolSize"].map(|what| format!("-Djdk.virtualThreadScheduler.{what}=1"));
+    ask(service.args(one).arg("-cp").arg(dir.path()).arg("Service").arg(ASKED.to_string()), "java", &["parked"]);
 }

@@ -62,6 +62,7 @@
 #include "runtime/go/turns.h"
 #include "runtime/asyncio/turns.h"
 #include "runtime/tokio/turns.h"
+#include "runtime/java/turns.h"
 #include "runtime/go/ready.h"
 
 /* One call on one socket. */
