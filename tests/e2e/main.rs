@@ -81,6 +81,7 @@ mod syscalls;
 mod tcp;
 mod tls;
 mod trace_why;
+mod turns;
 mod unseen;
 mod verdicts;
 mod waits;

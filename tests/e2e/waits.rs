@@ -46,7 +46,7 @@ fn expected(case: &str, path: &str) -> &'static [(&'static str, &'static str)] {
         ("convoy", "convoy") => &[("lock", "thread keeper")],
         ("convoy", _) => &[("lock", "thread middle")],
         ("limit", _) => &[("cpu-limit", "")],
-        ("loop", "nap") => &[("epoll", "timer"), ("epoll", "network")],
+        ("loop", "nap") => &[("runtime", "")],
         _ => &[],
     }
 }

@@ -60,6 +60,9 @@
 #include "wait/ring.h"
 #include "wait/flush.h"
 #include "runtime/go/turns.h"
+#include "runtime/asyncio/turns.h"
+#include "runtime/tokio/turns.h"
+#include "runtime/java/turns.h"
 #include "runtime/go/ready.h"
 
 /* One call on one socket. */

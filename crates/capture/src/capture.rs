@@ -374,6 +374,7 @@ impl Capture {
         out.extend(self.watcher.iter().flat_map(Watcher::counters));
         out.push(("hooks_attached_later", self.on_demand.attached));
         out.push(("waits_not_followed", self.waits.not_followed));
+        out.push(("turns_lost", self.waits.turns_lost()));
         out.extend(self.waits.stacks.counters());
         out.extend(self.calls.counters());
         out.push(("bad_records", self.bad));

@@ -129,6 +129,8 @@ pub struct ThreadWaits {
     pub exchange: u64,
     /// The request had taken long; else it is one of a sample.
     pub slow: bool,
+    /// The thread runs actors of its runtime in turns.
+    pub runs_actors: bool,
     /// The waits.
     pub waits: Vec<ThreadWait>,
     /// Where it ran when the clock of its processor rang, since the request began.
@@ -136,6 +138,9 @@ pub struct ThreadWaits {
     /// When which thread ran the actor that answered, in their order; empty if it is the thread, or that is not known.
     pub turns: Vec<ActorTurn>,
 }
+
+/// Why an actor did not run that awaited something; the function in which it did follows.
+pub const AWAITS: &str = "awaits: ";
 
 /// Why an actor did not run that waited for nothing: its runtime ran others.
 pub const READY: &str = "ready";
@@ -151,7 +156,8 @@ pub struct ActorTurn {
     pub to_ns: u64,
     /// The actor was ready since then, and its runtime did not run it; `from_ns` or 0 if that is not known.
     pub ready_ns: u64,
-    /// Why it did not run before, in the words of its runtime, or [`READY`]; empty if that is not known.
+    /// Why it did not run before, in the words of its runtime, [`READY`], or [`AWAITS`] and where; empty if that is not
+    /// known.
     pub parked: Text,
 }
 

@@ -175,6 +175,7 @@ __u32 verdict_epoch;
 __u32 hooks_wanted; /* enum ws_hooks: user space attaches them */
 __u64 next_socket_id;
 __u64 next_provisional;
+__u8 waits_on;	 /* waits are asked for */
 bool flows_open; /* false until the self-test is over, whose sockets are no flows */
 
 /* Atomic, because a program that is preempted between load and store would undo counts of others. */

@@ -10,7 +10,8 @@ enum ws_wait_size {
 
 enum ws_turn_size {
 	WS_TURNS_KEPT = 32,    /* of each actor; a power of two */
-	WS_TURN_ACTORS = 4096, /* whose turns are kept; a power of two */
+	WS_TURN_ACTORS = 4096, /* whose turns are kept */
+	WS_TURN_ACTORS_BITS = 12,
 };
 
 enum ws_stack_size {
@@ -106,9 +107,9 @@ struct ws_stack {
 /* Followed by `count` waits in any order; one whose `stopped_ns` is 0 is empty. */
 struct ws_waits {
 	__u8 kind;
-	__u8 slow;  /* else one of some requests that are taken whether slow or not */
-	__u8 depth; /* of a chain that user space follows, see ws_wait_take */
-	__u8 pad;
+	__u8 slow;	  /* else one of some requests that are taken whether slow or not */
+	__u8 depth;	  /* of a chain that user space follows, see ws_wait_take */
+	__u8 runs_actors; /* in turns */
 	__u32 count;
 	__u32 pid;
 	__u32 tid;
@@ -122,7 +123,8 @@ struct ws_waits {
 /* A thread ran an actor of its runtime from one time to another. */
 struct ws_turn {
 	__u64 from_ns;
-	__u64 to_ns; /* 0: no end was seen: the turn ends at the latest when the next one begins */
+	__u64 to_ns;   /* 0: no end was seen: the turn ends at the latest when the next one begins */
+	__u64 awaited; /* where its code had stopped before: a place as in interpreter_frames(); 0: that is not known */
 	__u32 tid;
 	__u32 before; /* the first WS_TURN_READY_BITS: how long it was ready before, us; then enum ws_parked */
 };
@@ -135,12 +137,13 @@ enum ws_parked {
 	WS_PARK_READY = 256, /* it waited for nothing: its runtime did not run it */
 };
 
-/* The last turns of an actor. */
+/* The last turns of an actor. Places of turns that have not been are left as they were. */
 struct ws_turns {
 	__u64 actor;
 	__u32 pid;
 	__u32 next;	/* number of the next turn */
 	__u64 ready_ns; /* since when it is ready for that; 0: not known */
+	__u64 acts_for; /* the request for which it was last told to act (turn_actors); 0: none */
 	struct ws_turn turns[WS_TURNS_KEPT];
 };
 
@@ -171,8 +174,8 @@ _Static_assert(sizeof(struct ws_wait) == 120, "contract");
 _Static_assert(sizeof(struct ws_stack_copy) == 48, "contract");
 _Static_assert(sizeof(struct ws_stack) == 72, "contract");
 _Static_assert(sizeof(struct ws_waits) == 64, "contract");
-_Static_assert(sizeof(struct ws_turn) == 24, "contract");
-_Static_assert(sizeof(struct ws_turns) == 792, "contract");
+_Static_assert(sizeof(struct ws_turn) == 32, "contract");
+_Static_assert(sizeof(struct ws_turns) == 1056, "contract");
 _Static_assert(sizeof(struct ws_sample) == 88, "contract");
 _Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
 

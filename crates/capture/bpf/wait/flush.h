@@ -45,7 +45,7 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 	head->kind = WS_WAITS;
 	head->slow = slow;
 	head->depth = 0;
-	head->pad = 0;
+	head->runs_actors = r->head.runs_actors;
 	head->pid = task->tgid;
 	head->tid = task->pid;
 	head->exchange = exchange_id(s);
@@ -59,6 +59,20 @@ __noinline int send_waits(struct sock_state *s, __u32 slow, __u64 actor)
 	if (bpf_ringbuf_output(&events, head, sizeof(*head) + all, BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_WAITS);
 	return 0;
+}
+
+/*
+ * The actor that sends an answer. An event loop may send what one of its actors has written before: then it is the one
+ * that acted for the request last.
+ */
+static __always_inline __u64 wait_actor(const struct sock_state *s, const struct task_state *t)
+{
+	__u64 request = exchange_id(s), *acted;
+
+	if (t->actor || t->runs)
+		return t->actor ? t->actor : t->runs;
+	acted = table_find(&turn_actors, &request);
+	return acted ? *acted : 0;
 }
 
 /*
@@ -91,7 +105,7 @@ __noinline int wait_message(struct sock_state *s, struct task_state *t, __u32 di
 	if (slow || s->waits_sampled) {
 		if (s->waits_request)
 			count(slow ? WS_C_WAITS_SLOW : WS_C_WAITS_SAMPLED);
-		send_waits(s, slow, t->actor);
+		send_waits(s, slow, wait_actor(s, t));
 	}
 	s->waits_request = 0;
 	return 0;

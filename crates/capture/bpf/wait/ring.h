@@ -35,7 +35,6 @@ WS_TABLE(wait_thresholds, __u32, __u64);
 __u64 wait_threshold_ns; /* of processes without one of their own */
 __u32 wait_one_of;	 /* one of so many requests is taken whether slow or not; 0: none */
 __u32 waits_epoch;	 /* a new one each time that the programs are attached */
-__u8 waits_on;
 
 /* For how long all groups of the thread were held back. */
 static __always_inline __u64 limited_ns(struct task_struct *task)

@@ -7,13 +7,13 @@
 //! in the specifications of types (`PyType_Spec`, since 3.12).
 
 use super::python::tables::{Tables, LOOKED_AT};
-use super::{python, Runtime};
+use super::{python, Learn, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::{Exits, Function};
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{
-    ASYNCIO_BORN as BORN, ASYNCIO_CALLBACK as CALLBACK, ASYNCIO_END as END, ASYNCIO_LEFT as LEFT,
+    AsyncioFacts, ASYNCIO_BORN as BORN, ASYNCIO_CALLBACK as CALLBACK, ASYNCIO_END as END, ASYNCIO_LEFT as LEFT,
     ASYNCIO_READS as READS, ASYNCIO_SETTLED as SETTLED, ASYNCIO_STEP as STEP, ASYNCIO_WAKE as WAKE,
     ASYNCIO_WRAPPED as WRAPPED,
 };
@@ -27,7 +27,7 @@ const PROGRAM: &str = "asyncio";
 const PROGRAMS: &[Program] = &[Program::uprobe(
     PROGRAM,
     "Python: which task runs (asyncio, uvloop)",
-    "calls of tasks are joined by guess if several requests were read together",
+    "calls of tasks are joined by guess if several requests were read together; waits are those of the thread",
 )];
 
 impl Runtime for Asyncio {
@@ -44,9 +44,31 @@ impl Runtime for Asyncio {
         vec![ProbeSet::new(PROGRAM, tasks.enter), ProbeSet::at_return(PROGRAM, tasks.end)]
     }
 
+    fn maps(&self) -> &'static [&'static str] {
+        &[FACTS]
+    }
+
+    fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
+        let is_module = image.is_x86_64() && image.functions(&[MODULE]).contains_key(MODULE);
+        let coroutine = is_module.then(|| coroutine(image)).flatten()?;
+        Some(Learn::value(FACTS, move |_| Some(AsyncioFacts { coroutine })).at_once())
+    }
+
     fn expected(&self, pid: u32, root: &Path) -> Vec<PathBuf> {
         python::expected(pid, root, &MODULES)
     }
+}
+
+const FACTS: &str = "asyncio_facts";
+/// A method of tasks that only returns the coroutine.
+const GET_COROUTINE: &str = "get_coro";
+
+/// Where a task keeps its coroutine.
+fn coroutine(image: &Image<'_>) -> Option<u16> {
+    let tables = Tables::of(image, &[GET_COROUTINE]);
+    let method = tables.function(tables.methods(GET_COROUTINE).next()?)?;
+    let method = method.jumps_to().map_or(Some(method), |at| tables.function(at))?;
+    u16::try_from(method.first_read()?).ok()
 }
 
 /// Modules that are probed: their folder below that of the interpreter's version, and how their file names begin.
@@ -209,6 +231,28 @@ mod tests {
             let named = tasks.enter.iter().chain(&tasks.end).filter_map(inside).collect();
             Some((tasks, named))
         })
+    }
+
+    #[test]
+    fn the_coroutine_of_a_task_is_found_in_every_interpreter_that_is_here() {
+        const ASK: &str = "import asyncio, ctypes\n\
+            async def work():\n\
+            \x20   task = asyncio.current_task()\n\
+            \x20   words = (ctypes.c_uint64 * 40).from_address(id(task))\n\
+            \x20   print(8 * list(words).index(id(task.get_coro())))\n\
+            asyncio.run(work())";
+        let mut seen = 0;
+        for python in interpreters() {
+            let Some((_, module, _)) = files(&python).filter(|f| f.0 >= 8) else { continue };
+            let asked = Command::new(&python).args(["-c", ASK]).output().expect("it runs");
+            let right = String::from_utf8_lossy(&asked.stdout).trim().parse().ok();
+            assert!(right.is_some(), "{python}: {}", String::from_utf8_lossy(&asked.stderr));
+            assert_eq!(elf::with(Path::new(&module), coroutine), right, "{python}");
+            seen += 1;
+        }
+        if seen == 0 {
+            println!("skipped: no python3 from 3.8 on");
+        }
     }
 
     #[test]

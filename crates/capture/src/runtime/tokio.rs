@@ -20,11 +20,20 @@ use std::collections::HashSet;
 pub(super) struct Tokio;
 
 const PROGRAM: &str = "tokio";
-const PROGRAMS: &[Program] = &[Program::uprobe(
-    PROGRAM,
-    "Rust: which task of tokio runs (programs that keep their symbols)",
-    "calls of tasks are joined by guess if several requests are served at a time",
-)];
+/// The program that notes when tasks are woken.
+const DUE: &str = "tokio_due";
+const PROGRAMS: &[Program] = &[
+    Program::uprobe(
+        PROGRAM,
+        "Rust: which task of tokio runs (programs that keep their symbols)",
+        "calls of tasks are joined by guess if several requests are served at a time; waits are those of threads",
+    ),
+    Program::uprobe(
+        DUE,
+        "Rust: since when a task of tokio was ready for its turn (--threshold)",
+        "of a slow request of tokio, the time in which its task was ready, and others ran, is told as blocked",
+    ),
+];
 
 impl Runtime for Tokio {
     fn tables(&self) -> &'static [&'static str] {
@@ -36,8 +45,14 @@ impl Runtime for Tokio {
     }
 
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
-        let (always, shared) = plan(image).into_iter().partition(|probe| probe.cookie != ANSWERS);
-        vec![ProbeSet::new(PROGRAM, always), ProbeSet::new(PROGRAM, shared).only(When::Shares)]
+        let probes = plan(image);
+        let wakes = probes.iter().filter(|probe| matches!(probe.cookie, ANSWERS | WAKES)).copied().collect();
+        let (always, shared) = probes.into_iter().partition(|probe| probe.cookie != ANSWERS);
+        vec![
+            ProbeSet::new(PROGRAM, always),
+            ProbeSet::new(PROGRAM, shared).only(When::Shares),
+            ProbeSet::new(DUE, wakes).only(When::Waits),
+        ]
     }
 }
 

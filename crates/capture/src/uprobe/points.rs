@@ -121,6 +121,18 @@ impl Function {
         self.code.iter().filter(calls).map(Instruction::ip).collect()
     }
 
+    /// Where in its first argument the function looks first, bytes.
+    pub(crate) fn first_read(&self) -> Option<u64> {
+        let reads = |i: &&Instruction| i.mnemonic() == Mnemonic::Mov && i.memory_base() == Register::RDI;
+        self.code.iter().find(reads).map(Instruction::memory_displacement64)
+    }
+
+    /// The function to which this one only jumps.
+    pub(crate) fn jumps_to(&self) -> Option<u64> {
+        let first = self.code.iter().find(|i| i.mnemonic() != Mnemonic::Endbr64)?;
+        (first.flow_control() == FlowControl::UnconditionalBranch).then(|| first.near_branch_target())
+    }
+
     /// The function to which this one passes its arguments before anything else; `SSL_read_ex` is such a wrapper.
     pub(crate) fn forwards_to(&self) -> Option<u64> {
         let mut factory = InstructionInfoFactory::new();

@@ -280,7 +280,10 @@ impl Explainer {
             return (span, true);
         }
         let by_messages = || self.threads.stretches(request, &points);
-        let stretches = turns.map_or_else(by_messages, |turns| turns.stretches(time));
+        let stretches = turns.map_or_else(by_messages, |turns| {
+            let beside = by_messages().into_iter().filter(|stretch| self.threads.acts_itself(stretch.tid));
+            turns.stretches(time).into_iter().chain(beside).collect()
+        });
         let attrs = &mut Arc::make_mut(&mut span).attrs;
         attrs.extend(form.map(|form| self.system_calls.of(&stretches, form).attribute()));
         if !is_slow {

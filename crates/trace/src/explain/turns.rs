@@ -1,6 +1,7 @@
-//! Requests of actors that their runtime moves from thread to thread, as Go does with goroutines. While such an actor
-//! waits, its thread runs others: the clocks of one thread do not tell its time. The kernel notes its turns on threads
-//! while waits are recorded. Within a turn, the waits of that thread are the actor's; between turns it was parked.
+//! Requests of actors that their runtime runs in turns, as Go does with goroutines on any thread, and asyncio with
+//! tasks on one. While such an actor waits, its thread runs others: the clocks of one thread do not tell its time. The
+//! kernel notes its turns on threads while waits are recorded. Within a turn, the waits of that thread are the actor's;
+//! between turns it was parked.
 
 use super::breakdown::{covered_ns, Call, Piece};
 use super::parts::Parts;
@@ -8,7 +9,7 @@ use super::served::Served;
 use super::waits::{Stretch, Threads, SURELY_KEPT};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use wirespan_model::wait::{ActorTurn, SpanWait, ThreadWait, ThreadWaits, WaitKind, READY};
+use wirespan_model::wait::{ActorTurn, SpanWait, ThreadWait, ThreadWaits, WaitKind, AWAITS, READY};
 use wirespan_model::Text;
 
 /// Most requests whose turns are kept.
@@ -72,9 +73,13 @@ impl Actors {
 
 impl Turns {
     /// The parts of a request of these pieces, with these calls. A busy thread may have waited more often than the
-    /// kernel keeps. Then its clocks are asked, if it ran this actor alone.
+    /// kernel keeps. Then its clocks are asked, if it ran this actor alone. So are those of a thread that runs no
+    /// actors, and that moved messages of the request while the actor was parked.
     pub(super) fn parts_of_pieces(&self, threads: &Threads, pieces: &[Piece], calls: &[Call]) -> Parts {
         Parts::sum(pieces.iter().map(|piece| {
+            if piece.thread.is_some_and(|tid| threads.acts_itself(tid)) {
+                return piece.parts;
+            }
             let by_turns = self.parts(threads, (piece.from_ns, piece.to_ns), calls);
             let misses = by_turns.unknown > piece.parts.unknown;
             if misses && self.had_all_of(piece) {
@@ -147,6 +152,7 @@ impl Turns {
             resource: match &**why {
                 READY => READY.into(),
                 "" => PARKED.into(),
+                why if why.starts_with(AWAITS) => why.into(),
                 why => format!("{PARKED}: {why}").into(),
             },
             in_call: covered_ns(from_ns, to_ns, calls) * 10 >= (to_ns - from_ns) * 9,
@@ -155,11 +161,14 @@ impl Turns {
         self.gaps(time).filter(|(gap, _)| gap.to_ns - gap.from_ns >= SHORTEST_NS).map(wait).collect()
     }
 
-    /// The times between turns, and why it was parked. Before the first turn that is known, the actor may have run.
+    /// The times between turns, and why it was parked. Before the first turn that is known, the actor may have run,
+    /// unless it was ready for that.
     fn gaps(&self, time: (u64, u64)) -> impl Iterator<Item = (Gap, &Text)> + '_ {
-        self.turns.windows(2).filter_map(move |pair| {
-            let (from_ns, to_ns) = clipped((pair[0].to_ns, pair[1].from_ns), time)?;
-            let next = &pair[1];
+        let first = self.turns.first().filter(|first| first.ready_ns != 0);
+        let first = first.map(|first| (first.ready_ns, first));
+        let others = self.turns.windows(2).map(|pair| (pair[0].to_ns, &pair[1]));
+        first.into_iter().chain(others).filter_map(move |(from_ns, next)| {
+            let (from_ns, to_ns) = clipped((from_ns, next.from_ns), time)?;
             let ready_ns = match (next.ready_ns, &*next.parked) {
                 (_, READY) => from_ns,
                 (0, _) => to_ns,
@@ -179,7 +188,8 @@ struct Gap {
 
 /// Whether a wait is the time between two turns. What of it the actor was ready, no thread was.
 pub(super) fn is_between_turns(wait: &SpanWait) -> bool {
-    wait.kind == WaitKind::Runtime && (wait.resource.starts_with(PARKED) || wait.resource == READY)
+    let is_parked = [PARKED, AWAITS].iter().any(|why| wait.resource.starts_with(why));
+    wait.kind == WaitKind::Runtime && (is_parked || wait.resource == READY)
 }
 
 fn clipped((from_ns, to_ns): (u64, u64), time: (u64, u64)) -> Option<(u64, u64)> {
@@ -245,10 +255,14 @@ mod tests {
         const US: u64 = 1_000;
         let why =
             |parked: &str, from_us| ActorTurn { parked: parked.into(), ..turn(5, from_us * US, (from_us + 5) * US) };
-        let turns = vec![why("chan send", 10), why("chan receive", 20), why(READY, 30), why("", 40)];
-        let waits = Turns { answered: 5, turns }.parked((12 * US, 50 * US), &[]);
+        let awaits = || why("awaits: Lock.acquire", 50);
+        let turns = vec![why("chan send", 10), why("chan receive", 20), why(READY, 30), why("", 40), awaits()];
+        let waits = Turns { answered: 5, turns }.parked((12 * US, 60 * US), &[]);
+        assert!(waits.iter().all(is_between_turns));
         let told: Vec<_> = waits.iter().map(|w| (w.start_ns / US, w.duration_ns / US, &*w.resource)).collect();
-        assert_eq!(told, [(15, 5, "parked: chan receive"), (25, 5, READY), (35, 5, PARKED)]);
+        let by_turn =
+            [(15, 5, "parked: chan receive"), (25, 5, READY), (35, 5, PARKED), (45, 5, "awaits: Lock.acquire")];
+        assert_eq!(told, by_turn);
     }
 
     #[test]
@@ -284,6 +298,31 @@ mod tests {
         assert_eq!(of(0, 20 * MS, Some(5)), (7 * MS, 0, 0));
         assert_eq!(of(0, 20 * MS, None), (0, 2_000, 20 * MS - 2_000));
         assert_eq!(of(0, 40 * MS, Some(5)), (0, 10 * MS + 2_000, 30 * MS - 2_000), "it ran others, perhaps");
+    }
+
+    #[test]
+    fn before_its_first_turn_an_actor_was_ready_since_it_was_made() {
+        const MS: u64 = 1_000_000;
+        let first = ActorTurn { ready_ns: 3 * MS, parked: READY.into(), ..turn(5, 5 * MS, 9 * MS) };
+        let turns = Turns { answered: 5, turns: vec![first] };
+        let parts = turns.parts(&Threads::default(), (0, 9 * MS), &[]);
+        assert_eq!((parts.runtime_queue, parts.on_cpu, parts.unknown), (2 * MS, 4 * MS, 3 * MS));
+    }
+
+    #[test]
+    fn a_thread_that_runs_no_actors_has_its_own_time_while_the_actor_is_parked() {
+        const MS: u64 = 1_000_000;
+        let of_clocks = Parts { on_cpu: 7 * MS, blocked: 3 * MS, ..Parts::default() };
+        let turns = Turns { answered: 5, turns: vec![turn(5, 0, 2 * MS), turn(5, 18 * MS, 20 * MS)] };
+        let told = |runs_actors| {
+            let mut threads = Threads::default();
+            threads.add(ThreadWaits { runs_actors, ..waits(6, &[]) });
+            let piece = Piece { from_ns: 4 * MS, to_ns: 14 * MS, parts: of_clocks, thread: Some(6) };
+            let parts = turns.parts_of_pieces(&threads, &[piece], &[]);
+            (parts.on_cpu, parts.blocked)
+        };
+        assert_eq!(told(false), (7 * MS, 3 * MS));
+        assert_eq!(told(true), (0, 10 * MS), "the thread may have run others meanwhile");
     }
 
     #[test]

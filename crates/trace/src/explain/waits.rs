@@ -43,6 +43,7 @@ pub(super) struct Threads {
 struct Thread {
     pid: u32,
     name: Text,
+    runs_actors: bool,
     waits: VecDeque<ThreadWait>,
     /// Oldest first.
     samples: VecDeque<ThreadSample>,
@@ -91,6 +92,7 @@ impl Threads {
             *thread = Thread { pid: new.pid, ..Thread::default() };
         }
         thread.name = new.thread;
+        thread.runs_actors |= new.runs_actors;
         // It runs, as it sends an answer: it waits no longer.
         if new.exchange != 0 {
             let before = thread.waits.len();
@@ -144,6 +146,11 @@ impl Threads {
         let lasts = move |w: &ThreadWait| w.ran_ns == 0 && w.stopped_ns == last_ns;
         let overlaps = move |w: &&ThreadWait| w.stopped_ns < to_ns && (lasts(w) || w.ran_ns > from_ns);
         waits.into_iter().flatten().filter(overlaps)
+    }
+
+    /// Whether a thread is known to run no actors in turns: what it does for a request, it does itself.
+    pub(super) fn acts_itself(&self, tid: u32) -> bool {
+        self.threads.get(&tid).is_some_and(|thread| !thread.runs_actors)
     }
 
     /// The process of a thread whose waits are known.

@@ -6,7 +6,7 @@ use crate::tree::duration;
 use serde::Serialize;
 use std::fmt::Write as _;
 use wirespan_model::stack::{Frame, Stack};
-use wirespan_model::wait::{Holder, SpanWait, SpanWaits, WaitKind, READY};
+use wirespan_model::wait::{Holder, SpanWait, SpanWaits, WaitKind, AWAITS, READY};
 use wirespan_model::{plain, Span, Text};
 
 /// Waits of a span that are alike.
@@ -97,6 +97,7 @@ impl Waited {
             ("was held back by its", "are held back NS longer by their"),
             ("was stopped by its", "are stopped NS longer by their"),
             ("was parked by its", "are parked NS longer by their"),
+            ("was suspended", "are suspended NS longer"),
         ];
         let told = verbs.iter().find_map(|(of, to)| more(of, to));
         told.unwrap_or_else(|| format!("take {ns} longer where each {did}")) + &self.ended_by()
@@ -242,6 +243,9 @@ fn phrase(kind: WaitKind, syscall: &str, resource: &str) -> String {
         WaitKind::Runtime if resource.starts_with(PARKED) => {
             format!("was parked by its runtime ({})", resource.trim_start_matches(PARKED).trim_start_matches(": "))
         }
+        WaitKind::Runtime if resource.starts_with(AWAITS) => {
+            format!("was suspended in {}", resource.trim_start_matches(AWAITS))
+        }
         WaitKind::Runtime if resource == INTERPRETER_LOCK => "waited for the interpreter lock".into(),
         WaitKind::Runtime => format!("was stopped by its runtime for a {resource} (safepoint)"),
         WaitKind::Other if syscall.is_empty() => "waited in the kernel".into(),
@@ -285,6 +289,7 @@ mod tests {
         assert_eq!(text, "waited for a lock held by thread b (for span 0a), which slept for 80.0ms");
         let parked = |resource: &str| phrase(WaitKind::Runtime, "", resource);
         assert_eq!(parked("parked: sync.Mutex.Lock"), "was parked by its runtime (sync.Mutex.Lock)");
+        assert_eq!(parked("awaits: Lock.acquire"), "was suspended in Lock.acquire");
         let span = Span { attrs: vec![waits.attribute()], ..Span::default() };
         let told: Vec<_> = Waited::of(&span).unwrap().iter().map(|w| (w.duration_ns, w.text())).collect();
         let lock = "waited for a lock held by thread b, which waited for a lock for 80.0ms, held by thread c, which \

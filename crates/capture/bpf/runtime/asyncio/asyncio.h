@@ -34,6 +34,21 @@ enum { ASYNCIO_READER = 1, ASYNCIO_WORKER = 2 };
 #include "answers.h"
 #include "callbacks.h"
 
+/* turns.h, while waits are asked for. */
+int asyncio_turn_begins(__u64 id, bool stepped);
+int asyncio_turn_ends(void);
+int asyncio_turn_due(__u64 future);
+int asyncio_turn_born(__u64 id);
+
+/* By thread group. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct asyncio_facts);
+} asyncio_facts SEC(".maps");
+
 /* Tasks that were made for a new connection, by its socket: its first request may come before they wait for it. */
 WS_TABLE(first_tasks, __u64, __u64);
 
@@ -93,12 +108,12 @@ static __always_inline struct attribution *asyncio_found(struct actor_key *key)
 }
 
 /*
- * Whether a task waits for this future, as the first to do so (`key`). The future's callback is a method of that task,
- * or its wrapper.
+ * Whether a task of this type waits for this future, as the first to do so (`key`). The future's callback is a method
+ * of that task, or its wrapper.
  */
-static __always_inline bool asyncio_waits(struct actor_key *key, __u64 running, __u64 future)
+static __always_inline bool asyncio_waits(struct actor_key *key, __u64 type, __u64 future)
 {
-	__u64 callback = user_word(future + PY_FUTURE_CALLBACK), type = user_word(running + PY_TYPE);
+	__u64 callback = user_word(future + PY_FUTURE_CALLBACK);
 
 	key->kind = WS_ASYNCIO_TASK;
 	key->id = user_word(callback + PY_METHOD_SELF);
@@ -110,7 +125,7 @@ static __always_inline bool asyncio_waits(struct actor_key *key, __u64 running, 
 /* The task that waits for this future. */
 static __always_inline struct attribution *asyncio_waiter(struct actor_key *key, __u64 running, __u64 future)
 {
-	return asyncio_waits(key, running, future) ? asyncio_found(key) : NULL;
+	return asyncio_waits(key, user_word(running + PY_TYPE), future) ? asyncio_found(key) : NULL;
 }
 
 /*
@@ -174,8 +189,10 @@ static __always_inline void asyncio_settled(struct task_state *t, struct asyncio
  */
 static __always_inline bool asyncio_has_superior(struct actor_key *key, __u64 task)
 {
-	return asyncio_waits(key, task, task) ||
-	       asyncio_waits(key, task,
+	__u64 type = user_word(task + PY_TYPE);
+
+	return asyncio_waits(key, type, task) ||
+	       asyncio_waits(key, type,
 			     user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_ARGS) + PY_TUPLE));
 }
 
@@ -316,6 +333,7 @@ int WS_UPROBE(asyncio)
 		if (t->runs)
 			return 0;
 		l->fresh = l->born = l->made_for = 0;
+		l->began_ns = waits_on ? bpf_ktime_get_ns() : 0;
 		if (point == ASYNCIO_CALLBACK && t->runs_kind == WS_ASYNCIO_TASK)
 			asyncio_called(WS_FN_ARG1(ctx), WS_FN_ARG2(ctx), WS_FN_ARG3(ctx));
 		return 0;
@@ -325,13 +343,19 @@ int WS_UPROBE(asyncio)
 	switch (point) {
 	case ASYNCIO_BORN:
 		asyncio_born(t, l, &key, WS_FN_ARG1(ctx));
+		if (waits_on)
+			asyncio_turn_born(WS_FN_ARG1(ctx));
 		return 0;
 	case ASYNCIO_SETTLED:
 		if (t->shares)
 			asyncio_brings(WS_FN_ARG1(ctx), l->fresh == CARRIED_BY_ANSWER);
+		if (waits_on)
+			asyncio_turn_due(WS_FN_ARG1(ctx));
 		asyncio_settled(t, l, &key, WS_FN_ARG1(ctx));
 		return 0;
 	case ASYNCIO_END:
+		if (waits_on)
+			asyncio_turn_ends();
 		actor_runs(t, WS_ASYNCIO_TASK, 0);
 		return 0;
 	case ASYNCIO_READS:
@@ -358,6 +382,8 @@ int WS_UPROBE(asyncio)
 			asyncio_brought(future.object, key.id);
 		asyncio_woken(&key, c, &future);
 	}
+	if (waits_on)
+		asyncio_turn_begins(key.id, point == ASYNCIO_STEP);
 	/* A task that was not known stands for its thread this time. */
 	actor_runs(t, WS_ASYNCIO_TASK, c && (known || c->cause) ? key.id : 0);
 	return 0;

@@ -22,6 +22,9 @@ struct asyncio_thread {
 	__u64 born;	   /* task that the running callback has made */
 	__u64 made_for;	   /* the request of the actor that has asked for the running callback */
 	__u64 future_type; /* the type of the last future that a callback has settled with what it had read */
+	__u64 began_ns;	   /* while waits are asked for: when the running callback began at the earliest */
+	__u64 task_type;   /* the same: the type of the last task that ran */
+	__u64 superior;	   /* the same: the task that waited for the running task when its turn began */
 	__u8 fresh;	   /* what the running callback has read: enum carried_by */
 };
 

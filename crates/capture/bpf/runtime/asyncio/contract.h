@@ -16,4 +16,11 @@ enum asyncio_point {
 	ASYNCIO_LEFT = 9,     /* PyContext_Exit() */
 };
 
+/* Offsets in objects of asyncio's module. */
+struct asyncio_facts {
+	__u16 coroutine; /* in a task: its coroutine */
+};
+
+_Static_assert(sizeof(struct asyncio_facts) == 2, "contract");
+
 #endif

@@ -84,7 +84,7 @@ int WS_UPROBE(go_turns)
 		id = user_word(WS_GO_ARG1(ctx) + go->goid);
 		m = user_word(WS_GO_G(ctx) + GO_G_M);
 		if (id && m)
-			turn_begins(task, id, m + go->curg, go_parked(task, go, WS_GO_ARG1(ctx)));
+			turn_begins(task, id, m + go->curg, go_parked(task, go, WS_GO_ARG1(ctx)), 0);
 		break;
 	}
 	return 0;

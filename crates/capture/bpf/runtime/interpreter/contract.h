@@ -46,8 +46,13 @@ struct interpreter_layout {
 	__u16 first_line;
 	__u16 line_bytes; /* of an entry of such a table */
 	__u16 text;	  /* in a string: its letters */
+	/* Of Python: a coroutine that waits keeps what it awaits uppermost on the stack in its frame. */
+	__u16 suspended; /* in a coroutine: its frame; 0: not known */
+	__u16 values;	 /* in a frame: where its stack begins; 0: `top` is an address */
+	__u16 top;	 /* in a frame: how many values there are, or the address behind the last one */
+	__u16 spare;
 };
 
-_Static_assert(sizeof(struct interpreter_layout) == 56, "contract");
+_Static_assert(sizeof(struct interpreter_layout) == 64, "contract");
 
 #endif

@@ -50,6 +50,9 @@ enum java_agent_point {
 	JAVA_RECEIVES = 16, /* a coroutine takes what is in a channel */
 };
 
+/* Cookies of the probes in the machine: it takes the frames of a virtual thread from a carrier, and puts them back. */
+enum java_mount_point { JAVA_FREEZES = 1, JAVA_THAWS = 2 };
+
 /* Chunks of marks that a process has. User space removes them when the process has ended. */
 enum java_size { WS_MARK_CHUNKS = 4 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Java: virtual threads, workers of executors, and event loops (Netty). At each message, the mounted virtual thread and
- * the running task are read from the memory of the machine. No function is probed.
+ * the running task are read from the memory of the machine. Functions are probed only while waits are asked for.
  */
 #ifndef WS_JAVA_H
 #define WS_JAVA_H
@@ -14,6 +14,8 @@
 #include "loop.h"
 #include "path.h"
 #include "task.h"
+
+int java_turn_seen(__u64 id); /* turns.h, while waits are asked for */
 
 /*
  * The acting actor: the mounted virtual thread, else the thread, with its own attribution or that of its task. A
@@ -35,6 +37,8 @@ static __always_inline struct attribution *java_acting(struct task_struct *task,
 	if (key.id == VIRTUAL_UNKNOWN)
 		return &t->acts;
 	t->actor = key.id;
+	if (waits_on)
+		java_turn_seen(key.id);
 	c = actor_find(&key);
 	if (c)
 		return c;

@@ -15,12 +15,19 @@
  * task sleeps or has ended. A task that is older than the probes is recognised by its owner, and has no known cause
  * until it reads a request. Tasks of the blocking pool have no owner, and stand for their threads. src/runtime/tokio.rs
  * finds the functions.
+ *
+ * Long because all probes of the program share its switch, and the rules of channels stand beside it.
  */
 #ifndef WS_TOKIO_H
 #define WS_TOKIO_H
 
 #include "contract.h"
 #include "shared.h"
+
+/* turns.h, while waits are asked for. */
+int tokio_turn_begins(__u64 header);
+int tokio_turn_ends(void);
+int tokio_turn_born(__u64 header);
 
 /* repr(C) in tokio since 2022; no owner: a task of the blocking pool, or one that is being made. */
 struct tokio_header {
@@ -239,16 +246,22 @@ int WS_UPROBE(tokio)
 				key.id = 0;
 		}
 		actor_runs(t, WS_TOKIO_TASK, key.id);
+		if (waits_on && key.id)
+			tokio_turn_begins(key.id);
 		break;
 	case TOKIO_ENDS:
 		key.id = WS_FN_ARG1(ctx);
 		actor_ends(t, &key);
+		if (waits_on)
+			tokio_turn_ends();
 		break;
 	case TOKIO_SLEEPS:
 		to = actor_running(t, &key);
 		if (to)
 			to->woken_by = to->awake = 0;
 		actor_runs(t, WS_TOKIO_TASK, 0);
+		if (waits_on)
+			tokio_turn_ends();
 		break;
 	case TOKIO_WAKES:
 		key.id = WS_FN_ARG1(ctx);
@@ -274,6 +287,8 @@ int WS_UPROBE(tokio)
 			born.evidence = born.cause ? WS_EV_COROUTINE : WS_EV_INFERRED;
 		}
 		actor_born_with(&key, &born);
+		if (waits_on)
+			tokio_turn_born(key.id);
 		break;
 	case TOKIO_SENDS:
 	case TOKIO_PERHAPS:

@@ -50,6 +50,10 @@ const NOTHING: InterpreterLayout = InterpreterLayout {
     first_line: 0,
     line_bytes: 0,
     text: 0,
+    suspended: 0,
+    values: 0,
+    top: 0,
+    spare: 0,
 };
 
 /// A function, as an interpreter describes it.

@@ -13,8 +13,10 @@ pub(crate) mod functions;
 mod table;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use super::{Learn, Process, Runtime};
+use crate::features::Program;
 use crate::memory::{self, Memory};
 use crate::uprobe::elf::Image;
 use crate::uprobe::{FactMaps, ProbeSet};
@@ -44,6 +46,14 @@ const ALLOCATIONS: &str = "java_allocations";
 impl Runtime for Java {
     fn tables(&self) -> &'static [&'static str] {
         &["actors", "java_moved", "java_ran", "java_recycled"]
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        turns::PROGRAMS
+    }
+
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        Library::of(image).map(|_| turns::plan(image)).into_iter().collect()
     }
 
     fn maps(&self) -> &'static [&'static str] {

@@ -130,6 +130,11 @@ impl Follower {
         }
     }
 
+    /// Requests of whose actor not all turns are known, as others took their places in the kernel's table.
+    pub(crate) fn turns_lost(&self) -> u64 {
+        self.turns.lost
+    }
+
     /// Whether waits are asked for.
     pub(crate) fn is_on(&self) -> bool {
         self.on

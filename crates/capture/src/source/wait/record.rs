@@ -71,6 +71,7 @@ pub(crate) fn read(record: &[u8], clock: &Clock, find: &mut Find<'_>) -> Option<
         thread: text(&head.comm),
         exchange: head.exchange,
         slow: head.slow != 0,
+        runs_actors: head.runs_actors != 0,
         waits,
         samples: Vec::new(),
         turns: Vec::new(),

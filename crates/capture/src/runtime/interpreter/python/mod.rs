@@ -146,6 +146,9 @@ impl Version {
             lines: 136,
             first_line: 72,
             text: 48,
+            suspended: 80,
+            values: 72,
+            top: 64,
             ..COMMON
         },
     };
@@ -166,6 +169,9 @@ impl Version {
             lines: 136,
             first_line: 68,
             text: 40,
+            suspended: 72,
+            values: 72,
+            top: 64,
             ..COMMON
         },
     };
@@ -175,16 +181,16 @@ impl Version {
         match ((number >> 24) as u8, (number >> 16) as u8) {
             (3, 11) => Some(Version::OF_3_11),
             (3, 12) => Some(Version::OF_3_12),
-            (3, 13) => Version::described(memory, runtime, [9, 19, 28, 34]),
-            (3, 14) => Version::described(memory, runtime, [9, 22, 31, 39]),
+            (3, 13) => Version::described(memory, runtime, [9, 19, 28, 34], 72),
+            (3, 14) => Version::described(memory, runtime, [9, 22, 31, 39], 0),
             _ => None,
         }
     }
 
     /// As the interpreter describes itself. `places`: numbers of the words of `_Py_DebugOffsets` that say where the
     /// first thread of an interpreter is, and of those at which the descriptions of a thread's state, of a frame and of
-    /// code begin.
-    fn described(memory: &impl Memory, runtime: u64, places: [usize; 4]) -> Option<Version> {
+    /// code begin. `values`: see [`InterpreterLayout::values`].
+    fn described(memory: &impl Memory, runtime: u64, places: [usize; 4], values: u16) -> Option<Version> {
         const COOKIE: [u8; 8] = *b"xdebugpy";
         const WORDS: usize = 96;
         let words = memory.words(runtime, 8 * WORDS)?;
@@ -204,6 +210,9 @@ impl Version {
             lines: short(code + 4)?,
             first_line: short(code + 5)?,
             text: 40 + header,
+            suspended: if header == 0 { 72 } else { 0 },
+            values,
+            top: 64,
             ..COMMON
         };
         Some(Version {
