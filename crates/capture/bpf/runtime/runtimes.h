@@ -20,6 +20,7 @@
 #include "python/locks.h"
 #include "python/queue.h"
 #include "python/context.h"
+#include "ruby/threads.h"
 #include "interpreter/frames.h"
 
 /* State of the current thread, looked up once because one message needs it several times. */
@@ -180,7 +181,15 @@ static __always_inline struct attribution *waking(struct task_struct *task, stru
 /* Whether a runtime uses this futex for itself, so that a wake-up there hands over no work. */
 static __always_inline bool runtime_is_lock(struct task_struct *task, const struct task_state *t, __u64 place)
 {
+	if (has_runtime(t, WS_RUBY_THREAD))
+		return ruby_is_lock(task);
 	return has_runtime(t, WS_PYTHON_JOB) && python_is_lock(task, t, place);
+}
+
+/* Whether a woken thread begins anew: its runtime had kept it for the next thread of the program. */
+static __always_inline bool runtime_begins(const struct task_state *w, const struct pt_regs *theirs, __u64 place)
+{
+	return has_runtime(w, WS_RUBY_THREAD) && ruby_is_kept(theirs, place);
 }
 
 /* Called when a thread is woken at a futex, by another thread of its process. */

@@ -245,7 +245,9 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	 */
 	if (from->state <= ACTS_ANSWERED && is_by_stream(to->cause) && socket_of(to->cause) == socket_of(from->cause))
 		return 0;
-	if (receiver_waits && to->state == ACTS_LENT && !to->place && !to->used)
+	/* The next request of its connection, which another goroutine has read, is work as well. */
+	if (receiver_waits && to->state == ACTS_LENT && !to->place && !to->used &&
+	    (from->state > ACTS_ANSWERED || socket_of(from->cause) != socket_of(to->cause)))
 		made_for = to->cause;
 	actor_pass(from, to, channel, HOW_CHANNEL);
 	to->in_wait = made_for && to->cause != made_for && go_is_own(channel, theirs.id);

@@ -1,6 +1,7 @@
 //! Rocket: its pool of synchronous connections to PostgreSQL, which threads for blocking calls use; reqwest, redis-rs.
 
 use field_rust::{Answer, Result};
+use isahc::ReadResponseExt;
 use redis::aio::ConnectionManager;
 use redis::AsyncCommands;
 use rocket::figment::{util::map, Figment};
@@ -48,7 +49,7 @@ async fn seq(id: &str, db: Db, shop: &State<Shop>) -> Said {
         let name = item(&db, id).await?;
         let detail = shop.leaf("price", id).await?;
         shop.redis.clone().set_ex::<_, _, ()>(format!("item:{id}"), &name, 60).await?;
-        Ok(Json(Answer { id: id.to_string(), name, stock: 0, detail }))
+        Ok::<_, field_rust::Error>(Json(Answer { id: id.to_string(), name, stock: 0, detail }))
     };
     Ok(calls.await?)
 }
@@ -73,7 +74,7 @@ async fn tx(id: &str, db: Db, shop: &State<Shop>) -> Said {
         db.run(order).await?;
         shop.redis.clone().del::<_, ()>(format!("item:{id}")).await?;
         let detail = shop.leaf("ship", id).await?;
-        Ok(Json(Answer { id: id.to_string(), detail, ..Answer::default() }))
+        Ok::<_, field_rust::Error>(Json(Answer { id: id.to_string(), detail, ..Answer::default() }))
     };
     Ok(calls.await?)
 }
@@ -84,7 +85,7 @@ async fn nest(id: &str, shop: &State<Shop>) -> Said {
         shop.redis.clone().incr::<_, _, i64>(format!("seen:{id}"), 1).await?;
         let back = shop.fetch(format!("{}/seq/{id}", shop.back));
         let (detail, name) = rocket::tokio::try_join!(back, shop.leaf("price", id))?;
-        Ok(Json(Answer { id: id.to_string(), name, stock: 0, detail }))
+        Ok::<_, field_rust::Error>(Json(Answer { id: id.to_string(), name, stock: 0, detail }))
     };
     Ok(calls.await?)
 }
@@ -95,14 +96,14 @@ async fn thread(id: &str, shop: &State<Shop>) -> Said {
     let calls = async {
         let parts = ["part0", "part1"].map(|part| {
             let url = format!("{}/{part}/{id}", shop.leaf);
-            rocket::tokio::task::spawn_blocking(move || isahc::ReadResponseExt::text(&mut isahc::get(url)?))
+            rocket::tokio::task::spawn_blocking(move || Ok::<_, field_rust::Error>(isahc::get(url)?.text()?))
         });
         let mut detail = String::new();
         for part in parts {
-            detail += &part.await?.map_err(field_rust::Error::from)?;
+            detail += &part.await??;
         }
         shop.cached(id).await?;
-        Ok(Json(Answer { id: id.to_string(), detail, ..Answer::default() }))
+        Ok::<_, field_rust::Error>(Json(Answer { id: id.to_string(), detail, ..Answer::default() }))
     };
     Ok(calls.await?)
 }

@@ -5,8 +5,7 @@ use field_rust::{Answer, Result};
 use futures::future::{try_join, try_join4};
 use isahc::AsyncReadResponseExt;
 use redis::AsyncCommands;
-use salvo::prelude::{affix_state, handler, Depot, Json, Listener, Request, Response, Router, Server, TcpListener};
-use salvo::Writer;
+use salvo::prelude::{affix_state, handler, Depot, Json, Listener, Request, Router, Server, TcpListener};
 use sea_orm::{ActiveModelTrait, Database, DatabaseConnection, EntityTrait, Set, TransactionTrait};
 use std::time::Duration;
 
@@ -99,12 +98,12 @@ impl Shop {
     }
 
     async fn tx(&self, id: String) -> Result<Answer> {
-        let tx = self.database.begin().await?;
+        let order = self.database.begin().await?;
         let new = order::ActiveModel { id: Set(id.clone()), item: Set("book".into()), state: Set("new".into()) };
-        let mut new: order::ActiveModel = new.insert(&tx).await?.into();
+        let mut new: order::ActiveModel = new.insert(&order).await?.into();
         new.state = Set("paid".into());
-        new.update(&tx).await?;
-        tx.commit().await?;
+        new.update(&order).await?;
+        order.commit().await?;
         self.redis.get().await?.del::<_, ()>(format!("item:{id}")).await?;
         let detail = self.leaf("ship", &id).await?;
         Ok(Answer { id, detail, ..Answer::default() })
@@ -160,7 +159,7 @@ macro_rules! routes {
             #[handler]
             async fn $name(request: &mut Request, depot: &mut Depot) -> std::result::Result<Json<Answer>, String> {
                 let id = request.param::<String>("id").unwrap_or_default();
-                let shop = depot.obtain::<Shop>().map_err(|_| "no shop".to_string())?.clone();
+                let shop = depot.get_typed::<Shop>().map_err(|_| "no shop".to_string())?.clone();
                 shop.$name(id).await.map(Json).map_err(|error| error.to_string())
             }
         )*
