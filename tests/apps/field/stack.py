@@ -26,7 +26,7 @@ class App:
     sources: str = ""  # folder here whose files are copied to CACHE/field_FOLDER, beside the packages they import
     programs: tuple = ()  # on PATH
     packages: tuple = ()  # of the system
-    config: str = ""  # file here: @PORT@, @FRONT@, @WORK@ and names of `env` are replaced; {config} of the command is its place
+    config: str = ""  # file here: @PORT@, @FRONT@, @WORK@, names of `env` are replaced; its place is {config}
 
 
 @dataclasses.dataclass

@@ -99,7 +99,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		place &= ~WS_FUTEX_PAIR;
 		if (runtime_begins(w, theirs, place)) {
 			__builtin_memset(&w->acts, 0, sizeof(w->acts));
-			inherit(&w->acts, waking(task, t), WS_EV_CHILD);
+			inherit(&w->acts, waking(task, t), runtime_thread_evidence(w));
 			return 0;
 		}
 		if (runtime_is_lock(wakee, w, place))

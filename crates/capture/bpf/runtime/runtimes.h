@@ -104,6 +104,8 @@ static __always_inline void runtime_before_message(struct task_struct *task, str
 {
 	__u8 direction = bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS;
 
+	if (has_runtime(t, WS_GOROUTINE))
+		go_before_message(t, s, a, bits & MESSAGE_SENT);
 	if (!t->thread_runtimes)
 		return;
 	if (has_runtime(t, WS_ASYNCIO_TASK))
@@ -163,6 +165,15 @@ static __always_inline void runtime_after_connect(struct task_struct *task, stru
 static __always_inline bool threads_act(const struct task_state *t)
 {
 	return !has_runtime(t, WS_GOROUTINE);
+}
+
+/*
+ * How it is known for which request a new thread acts. Ruby's threads are actors of its programs. Elsewhere a thread
+ * may as well be made for a pool.
+ */
+static __always_inline __u8 runtime_thread_evidence(const struct task_state *t)
+{
+	return has_runtime(t, WS_RUBY_THREAD) ? WS_EV_COROUTINE : WS_EV_CHILD;
 }
 
 /* The actor that wakes another thread. */

@@ -149,6 +149,22 @@ static __always_inline struct attribution *go_running(struct task_struct *task, 
 }
 
 /*
+ * Before the cause of a message is decided. A goroutine that was made by a request writes to a connection that many
+ * requests use at a time, and another one reads the answers. So it sends for others, and was never given a value by
+ * them: they leave their requests in memory (rueidis).
+ */
+static __always_inline void go_before_message(const struct task_state *t, struct sock_state *s, struct attribution *a,
+					      bool sent)
+{
+	if (!t->actor || s->request_direction != WS_EGRESS)
+		return;
+	if (!sent)
+		s->read_apart |= !a->writes;
+	else if (s->read_apart && s->pipelined && a->state == ACTS_LENT && !a->place)
+		take(a, 0, WS_EV_INFERRED);
+}
+
+/*
  * At the call of runtime.runqput in runtime.newproc, on the scheduler's stack: the second argument is the new
  * goroutine.
  */
