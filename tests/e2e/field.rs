@@ -94,6 +94,12 @@ fn services_of_go_are_traced_exactly() {
     stacks(&[("gin", 0.97), ("gin-tls", 0.97)]);
 }
 
+/// Each release of the lock of Ruby's machine wakes a thread; only some wake-ups hand work over.
+#[test]
+fn services_of_ruby_with_threads_are_traced_exactly() {
+    stacks(&[("sinatra", 0.97)]);
+}
+
 /// Envoy's TLS is not read; the service behind it tells what Envoy has asked.
 #[test]
 fn a_proxy_whose_tls_is_not_read_is_joined() {

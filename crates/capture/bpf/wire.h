@@ -56,6 +56,7 @@ enum ws_actor_kind {
 	WS_HAPROXY_STREAM = 6,
 	WS_NODE_EVENT = 7,
 	WS_PYTHON_JOB = 8,
+	WS_RUBY_THREAD = 9,
 };
 
 /* Further bits in the set of a process's runtimes. */

@@ -4,7 +4,7 @@
 usage: fetch.py [NAME...]      without a name all that the tests need:
        python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
        shape_netty, tars, field_node, field_python, field_java_NAME, field_go, field_caddy,
-       field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp, otel_go, otel_java, python314
+       field_cpp, field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp, otel_go, otel_java, python314
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -23,6 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CACHE = HERE.parents[2] / "target" / "servers"
 FIELD_GO = HERE.parent / "field" / "go"
 FIELD_RUST = HERE.parent / "field" / "rust"
+FIELD_CPP = HERE.parent / "field" / "cpp"
 
 
 # The registries are waited for most of the time, so that so many parts are fetched side by side. Maven's own store
@@ -85,12 +86,21 @@ def field_java(name, sources):
     folder, classes = CACHE / f"field_java_{name}", CACHE / f"field_java_{name}-classes"
     copy_jars(home / "pom.xml", name, folder)
     shutil.rmtree(classes, ignore_errors=True)
-    of = (*(home / s for s in sources),)
+    of = [home / s for s in sources if not s.endswith(".yml")]
     if of[0].suffix == ".kt":
         kotlinc(classes, folder, of)
     else:
-        run("javac", "-parameters", "-nowarn", "-d", classes, "-cp", f"{folder}/*", *of)
-    shutil.copy(home / "application.properties", classes)
+        compiler = [javac25(), "--release", "25", "--enable-preview"] if name in PREVIEW else ["javac"]
+        run(*compiler, "-parameters", "-nowarn", "-d", classes, "-cp", f"{folder}/*", *of)
+    for settings in ("application.properties", *(s for s in sources if s.endswith(".yml"))):
+        shutil.copy(home / settings, classes)
+
+
+def javac25():
+    """The compiler of Java 25: classes with its preview features run in Java 25 only."""
+    for compiler in sorted(pathlib.Path("/usr/lib/jvm").glob("*25*/bin/javac")):
+        return compiler
+    raise Failed("no compiler of Java 25 below /usr/lib/jvm")
 
 
 def kotlinc(classes, folder, sources):
@@ -161,7 +171,10 @@ FIELD_JAVA = {
     "grpc": ["Grpc.java", "GrpcServer.java"],
     "ktor": ["Ktor.kt"],
     "micronaut": ["Micronaut.java"],
+    "dropwizard": ["Dropwizard.java", "dropwizard.yml"],
+    "helidon": ["Helidon.java"],
 }
+PREVIEW = {"helidon"}
 
 
 def field_go():
@@ -170,6 +183,17 @@ def field_go():
     folder.mkdir(exist_ok=True)
     command = ("go", "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", "./...")
     run(*command, cwd=FIELD_GO, GOFLAGS="-mod=readonly")
+
+
+def field_cpp():
+    """The field suite's services in C++, with symbols as distributions build them."""
+    folder = CACHE / "field_cpp"
+    folder.mkdir(exist_ok=True)
+    options = ("-std=c++20", "-O2", "-g1", "-Wall", "-Wextra", "-pthread")
+    libraries = {"httplib": "-lcpp-httplib", "pistache": "-lpistache"}
+    for name, library in libraries.items():
+        source = FIELD_CPP / f"{name}.cpp"
+        run("g++", *options, "-o", folder / name, source, library, "-lpqxx", "-lpq", "-lhiredis")
 
 
 # Debian 12's backports of OpenTelemetry's SDK for C++, and what it needs of Debian 12 beside curl's library.
@@ -233,7 +257,7 @@ def field_rust():
     folder, build = CACHE / "field_rust", CACHE / "field_rust-build"
     folder.mkdir(exist_ok=True)
     run("cargo", "build", "--release", "--locked", cwd=FIELD_RUST, CARGO_TARGET_DIR=str(build))
-    for name in ("axum", "actix", "poem", "tonic_front", "tonic_server"):
+    for name in ("axum", "actix", "poem", "rocket", "salvo", "tonic_front", "tonic_server"):
         shutil.copy(build / "release" / name, folder)
     shutil.rmtree(build)
 
@@ -278,6 +302,7 @@ PARTS = {
         for name, sources in FIELD_JAVA.items()
     },
     "field_go": (field_go, sorted(f for f in FIELD_GO.rglob("*.*") if f.is_file())),
+    "field_cpp": (field_cpp, sorted(FIELD_CPP.glob("*.?pp"))),
     "field_rust": (
         field_rust,
         [FIELD_RUST / "Cargo.lock", FIELD_RUST / "Cargo.toml", *sorted(FIELD_RUST.rglob("*.rs"))],
@@ -300,7 +325,7 @@ PARTS = {
 }
 
 # Only `bench/accuracy --field` needs these: they are fetched by name.
-MEASURED = {name for name in PARTS if name.startswith(("field_java_", "field_caddy", "field_rust"))}
+MEASURED = {name for name in PARTS if name.startswith(("field_java_", "field_caddy", "field_cpp", "field_rust"))}
 
 
 def fetch(name):

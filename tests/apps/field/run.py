@@ -87,7 +87,7 @@ class Run(services.Services):
             if app:
                 if app.sources:
                     shutil.copytree(HERE / app.sources, CACHE / f"field_{app.sources}", dirs_exist_ok=True)
-                places = {"port": port, "here": HERE, "cache": CACHE, "work": self.work, "front": front}
+                places = {"port": port, "here": HERE, "cache": CACHE, "work": self.work, "front": front, **app.env}
                 if app.config:
                     text = (HERE / app.config).read_text()
                     for place, value in places.items():

@@ -26,7 +26,7 @@ class App:
     sources: str = ""  # folder here whose files are copied to CACHE/field_FOLDER, beside the packages they import
     programs: tuple = ()  # on PATH
     packages: tuple = ()  # of the system
-    config: str = ""  # file here, whose @PORT@, @FRONT@, @WORK@ are replaced; the command has its place as {config}
+    config: str = ""  # file here: @PORT@, @FRONT@, @WORK@, names of `env` are replaced; its place is {config}
 
 
 @dataclasses.dataclass

@@ -97,6 +97,11 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		if (WS_ARG1(ours) != place && WS_ARG5(ours) != place)
 			return 0;
 		place &= ~WS_FUTEX_PAIR;
+		if (runtime_begins(w, theirs, place)) {
+			__builtin_memset(&w->acts, 0, sizeof(w->acts));
+			inherit(&w->acts, waking(task, t), runtime_thread_evidence(w));
+			return 0;
+		}
 		if (runtime_is_lock(wakee, w, place))
 			return 0;
 		note_woken(w, place);

@@ -67,6 +67,7 @@ struct sock_state {
 	__u8 gathers : 1;	   /* one send may carry what several requests have given its client */
 	__u8 guessed : 1;	   /* `untrusted_cause` is no more than a guess, which answers do not test */
 	__u8 by_task : 1;	   /* a task of asyncio has sent the last request itself, so its cause is no opinion */
+	__u8 read_apart : 1;	   /* goroutines read its answers that have never sent anything */
 	__u8 tls;		   /* carries records of TLS */
 	struct tls_half halves[2]; /* by ws_direction */
 	struct ws_tuple tuple;

@@ -40,7 +40,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	c->target = 1;
 	c->inherited = 1;
 	if (child->tgid != parent->tgid || threads_act(p))
-		inherit(&c->acts, acting(parent, p), WS_EV_CHILD);
+		inherit(&c->acts, acting(parent, p), runtime_thread_evidence(p));
 	if (child->pid == child->tgid)
 		emit_task(child, WS_FORK);
 	return 0;

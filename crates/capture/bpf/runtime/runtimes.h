@@ -20,6 +20,7 @@
 #include "python/locks.h"
 #include "python/queue.h"
 #include "python/context.h"
+#include "ruby/threads.h"
 #include "interpreter/frames.h"
 
 /* State of the current thread, looked up once because one message needs it several times. */
@@ -103,6 +104,8 @@ static __always_inline void runtime_before_message(struct task_struct *task, str
 {
 	__u8 direction = bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS;
 
+	if (has_runtime(t, WS_GOROUTINE))
+		go_before_message(t, s, a, bits & MESSAGE_SENT);
 	if (!t->thread_runtimes)
 		return;
 	if (has_runtime(t, WS_ASYNCIO_TASK))
@@ -164,6 +167,15 @@ static __always_inline bool threads_act(const struct task_state *t)
 	return !has_runtime(t, WS_GOROUTINE);
 }
 
+/*
+ * How it is known for which request a new thread acts. Ruby's threads are actors of its programs. Elsewhere a thread
+ * may as well be made for a pool.
+ */
+static __always_inline __u8 runtime_thread_evidence(const struct task_state *t)
+{
+	return has_runtime(t, WS_RUBY_THREAD) ? WS_EV_COROUTINE : WS_EV_CHILD;
+}
+
 /* The actor that wakes another thread. */
 static __always_inline struct attribution *waking(struct task_struct *task, struct task_state *t)
 {
@@ -180,7 +192,15 @@ static __always_inline struct attribution *waking(struct task_struct *task, stru
 /* Whether a runtime uses this futex for itself, so that a wake-up there hands over no work. */
 static __always_inline bool runtime_is_lock(struct task_struct *task, const struct task_state *t, __u64 place)
 {
+	if (has_runtime(t, WS_RUBY_THREAD))
+		return ruby_is_lock(task);
 	return has_runtime(t, WS_PYTHON_JOB) && python_is_lock(task, t, place);
+}
+
+/* Whether a woken thread begins anew: its runtime had kept it for the next thread of the program. */
+static __always_inline bool runtime_begins(const struct task_state *w, const struct pt_regs *theirs, __u64 place)
+{
+	return has_runtime(w, WS_RUBY_THREAD) && ruby_is_kept(theirs, place);
 }
 
 /* Called when a thread is woken at a futex, by another thread of its process. */

@@ -13,6 +13,7 @@ mod interpreter;
 mod java;
 mod node;
 mod python;
+mod ruby;
 mod sdk;
 mod tokio;
 
@@ -35,6 +36,7 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &python::heap::Heaps,
     &python::context::Contexts,
     &python::greenlet::Greenlets,
+    &ruby::Threads,
     &haproxy::HaProxy,
     &asyncio::Asyncio,
     &tokio::Tokio,

@@ -3,7 +3,8 @@
 //! open all the while.
 //!
 //! An event loop sends one call, or an answer, while it waits for another call, which tells it apart. Where coroutines
-//! are seen, a thread says nothing.
+//! are seen, a thread says nothing. Nor does a thread that has read another request before that answer: its answers
+//! wait in a queue (Pistache), and it goes on meanwhile.
 
 use super::timeline::own_name;
 use rustc_hash::FxHashMap;
@@ -21,6 +22,8 @@ const TELLING: u32 = 8;
 const RARE: u32 = 100;
 /// Calls of a thread, or of a process, after which earlier ones count half: a loop with one user waits for each call.
 const FADE_AFTER: u32 = 512;
+/// Requests of a thread that are remembered as read.
+const MOST_READ: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Waits {
@@ -50,6 +53,7 @@ pub(super) struct Answered {
     pub(super) exchange: ExchangeRange,
     /// A name that no other request has, if others may have the same exchange.
     pub(super) stream: Option<u64>,
+    socket: u64,
     start_ns: u64,
     end_ns: u64,
     /// It is a message of a broker: many wait to be worked on, and an actor takes one after the other.
@@ -65,6 +69,8 @@ struct Acts {
     end_ns: u64,
     socket: u64,
     answers: VecDeque<Answered>,
+    /// The last requests that the thread has read, whoever answered them.
+    reads: VecDeque<Answered>,
 }
 
 /// A thread or a coroutine that reads requests, makes calls and sends answers.
@@ -125,10 +131,18 @@ impl Answerers {
             span: span.id,
             exchange,
             stream: own_name(span),
+            socket: span.socket,
             start_ns: span.start_ns,
             end_ns: span.end_ns,
             is_delivery: is_delivery(span),
         };
+        if span.coroutine == 0 && !answered.is_delivery {
+            let reads = &mut self.actors.entry(Actor::Thread(span.tid)).or_default().reads;
+            if reads.len() >= MOST_READ {
+                reads.pop_front();
+            }
+            reads.push_back(answered);
+        }
         if self.order.len() >= MAX_ANSWERS {
             self.forget();
         }
@@ -175,7 +189,7 @@ impl Answerers {
         // Another one with the same end left in the same write: it may be of another actor. A coroutine has one request
         // at a time, so one of two answers was given by another.
         let is_clear = match actor {
-            Actor::Thread(_) => true,
+            Actor::Thread(_) => !acts.has_read_another(answered, call.start_ns),
             Actor::Coroutine(_) if answered.is_delivery => true,
             Actor::Coroutine(_) => acts.next(answered.end_ns + 1).filter(was_open).is_none(),
         };
@@ -187,6 +201,12 @@ impl Acts {
     /// The first answer that has ended by no earlier time than this.
     fn next(&self, at_ns: u64) -> Option<&Answered> {
         self.answers.get(self.answers.partition_point(|a| a.end_ns < at_ns))
+    }
+
+    /// Whether another connection brought the thread a request after this one, which was open at this time.
+    fn has_read_another(&self, answered: &Answered, at_ns: u64) -> bool {
+        let since = |a: &&Answered| a.socket != answered.socket && a.start_ns > answered.start_ns;
+        self.reads.iter().filter(since).any(|a| (a.start_ns..=a.end_ns).contains(&at_ns))
     }
 
     fn ends_at(&self, at_ns: u64) -> usize {
@@ -251,6 +271,23 @@ mod tests {
             answerers.add_answer(&request(100 + n, 1_000 * n, 1_000 * n + 50, 7));
         }
         assert_eq!(made_by(&answerers, &call(7, 3_010, 3_040)), None);
+    }
+
+    #[test]
+    fn a_thread_that_has_read_another_request_meanwhile_tells_nothing() {
+        let on = |socket, request| Span { socket, ..request };
+        let mut answerers = Answerers::default();
+        (0..20).for_each(|n| answerers.add_call(&call(1, 1_000 * n + 10, 1_000 * n + 20)));
+        answerers.add_answer(&on(5, request(1, 0, 500, 1)));
+        assert_eq!(made_by(&answerers, &call(1, 110, 120)), Some(1));
+        // It reads on before its answer leaves; another thread answers that one.
+        answerers.add_answer(&on(6, request(2, 100, 900, 8)));
+        assert_eq!(made_by(&answerers, &call(1, 110, 120)), None);
+        assert_eq!(made_by(&answerers, &call(1, 50, 60)), Some(1), "not read yet");
+        // More of the same connection waits until the thread is done.
+        answerers.add_answer(&on(5, request(3, 2_000, 2_500, 1)));
+        answerers.add_answer(&on(5, request(4, 2_100, 2_600, 1)));
+        assert_eq!(made_by(&answerers, &call(1, 2_110, 2_120)), Some(3));
     }
 
     #[test]

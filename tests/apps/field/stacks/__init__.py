@@ -1,6 +1,6 @@
 """All stacks, by name; a file per language."""
 
-from stacks import go, java, node, php, python, ruby, rust, systems
+from stacks import cpp, go, java, node, php, python, ruby, rust, systems
 
-LANGUAGES = (go, node, python, java, ruby, php, rust, systems)
+LANGUAGES = (cpp, go, node, python, java, ruby, php, rust, systems)
 STACKS = {name: stack for language in LANGUAGES for name, stack in language.STACKS.items()}

@@ -70,6 +70,13 @@ STACKS = {
         routes=(*ROUTES, "batch", "retry"),
         back=go("mux"),
     ),
+    "hertz": Stack(
+        "Go: Hertz on netpoll with its client, Bun, rueidis in front of Connect, pgx, go-redis",
+        go("hertz"),
+        THREADS,
+        routes=("seq", "par", "tx", "nest", "deep", "work", "batch", "later"),
+        back=go("connect"),
+    ),
     "kafka-go": Stack(
         "Go: net/http sends messages by kafka-go, to a consumer with kafka-go",
         go("queue_front"),

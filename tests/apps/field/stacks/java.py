@@ -10,10 +10,10 @@ JAVA25 = next(
 )
 
 
-def java(name, main, java="java", **env):
+def java(name, main, java="java", options=(), **env):
     folder = f"field_java_{name}"
     main = main if "." in main else f"field.{main}"
-    command = [java, "-Xmx256m", "-cp", f"{{cache}}/{folder}-classes:{{cache}}/{folder}/*", main]
+    command = [java, "-Xmx256m", *options, "-cp", f"{{cache}}/{folder}-classes:{{cache}}/{folder}/*", main]
     needs = (folder, f"{folder}-classes")
     if java == "java":
         return App(command, env, needs=needs, programs=("java",))
@@ -31,6 +31,8 @@ tomcat_tls = java(
 micronaut = java("micronaut", "Micronaut")
 ktor_netty, ktor_cio = java("ktor", "KtorNetty"), java("ktor", "KtorCio")
 virtual = java("virtual", "Virtual", java=str(JAVA25), SPRING_THREADS_VIRTUAL_ENABLED="true")
+helidon = java("helidon", "Helidon", java=str(JAVA25), options=("--enable-preview",))
+dropwizard = java("dropwizard", "Dropwizard")
 
 # The same applications on the other database.
 tomcat_mysql = java(
@@ -137,5 +139,19 @@ STACKS = {
         REACTORS,
         routes=(*ROUTES, "later"),
         back=javalin,
+    ),
+    "dropwizard": Stack(
+        "Java: Dropwizard (Jersey on Jetty), JDBI, Redisson, Jersey's client in front of Helidon",
+        dropwizard,
+        MULTIPLEXED_JAVA,
+        routes=(*ROUTES, "deep", "async", "later"),
+        back=helidon,
+    ),
+    "helidon": Stack(
+        "Java 25: Helidon on virtual threads with its client, structured concurrency, Jedis in front of Dropwizard",
+        helidon,
+        THREADS,
+        routes=(*ROUTES, "deep", "race", "later"),
+        back=dropwizard,
     ),
 }

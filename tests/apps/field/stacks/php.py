@@ -15,6 +15,9 @@ def fpm(**env):
     return App([FPM, "-F", "-y", "{config}"], env, config="proxies/php-fpm.conf", packages=packages)
 
 
+SLIM = fpm()
+SLIM.packages += ("php-slim", "php-guzzlehttp-guzzle", "php-nrk-predis", "php-doctrine-dbal")
+
 STACKS = {
     name: Stack(
         f"PHP on FPM behind nginx, PDO, phpredis, curl, {what}, in front of Go's gin",
@@ -26,3 +29,11 @@ STACKS = {
     )
     for name, what, persistent in (("php", "new connections", "off"), ("php-persistent", "kept connections", "on"))
 }
+STACKS["slim"] = Stack(
+    "PHP: Slim on FPM behind nginx, Doctrine's DBAL, Predis, Guzzle, in front of Go's gin",
+    SLIM,
+    THREADS,
+    routes=("seq", "par", "tx", "nest", "deep", "retry", "later"),
+    back=go("gin"),
+    proxy=proxies.NGINX_SLIM,
+)

@@ -3,8 +3,8 @@
 from stack import App
 
 
-def nginx(config):
-    return App(["nginx", "-c", "{config}"], config=f"proxies/{config}", programs=("nginx",))
+def nginx(config, **env):
+    return App(["nginx", "-c", "{config}"], env, config=f"proxies/{config}", programs=("nginx",))
 
 
 def haproxy(config):
@@ -22,7 +22,8 @@ def caddy(config):
     return App(command, env, config=f"proxies/{config}", needs=("field_caddy",))
 
 
-NGINX, NGINX_TLS, NGINX_FPM = nginx("nginx.conf"), nginx("nginx-tls.conf"), nginx("nginx-fpm.conf")
+NGINX, NGINX_TLS = nginx("nginx.conf"), nginx("nginx-tls.conf")
+NGINX_FPM, NGINX_SLIM = nginx("nginx-fpm.conf", SCRIPT="index.php"), nginx("nginx-fpm.conf", SCRIPT="slim.php")
 HAPROXY, HAPROXY_H2 = haproxy("haproxy.cfg"), haproxy("haproxy-h2.cfg")
 ENVOY, ENVOY_H2 = envoy("envoy.yaml"), envoy("envoy-h2.yaml")
 CADDY, CADDY_TLS, CADDY_H2 = caddy("caddy.conf"), caddy("caddy-tls.conf"), caddy("caddy-h2.conf")

@@ -1,4 +1,4 @@
-"""Ruby: Sinatra on Puma, with packages of the system."""
+"""Ruby: Sinatra, Rails and Grape on Puma, with packages of the system."""
 
 import dataclasses
 
@@ -17,6 +17,22 @@ def puma(*options, **env):
         packages=("ruby-sinatra", "ruby-concurrent", "ruby-redis", "ruby-pg", "ruby-sequel"),
     )
 
+
+# Threads of Puma, and at most as many as Rails' template has.
+RAILS = App(
+    ["puma", "-q", "-b", "tcp://127.0.0.1:{port}", "-e", "production", "-t", "5:5", "{here}/ruby/rails.ru"],
+    {"RAILS_ENV": "production"},
+    programs=("puma",),
+    packages=(
+        *("ruby-railties", "ruby-activejob", "ruby-activerecord"),
+        *("ruby-faraday", "ruby-typhoeus", "ruby-redis", "ruby-pg"),
+    ),
+)
+GRAPE = App(
+    ["puma", "-q", "-b", "tcp://127.0.0.1:{port}", "-e", "production", "-t", "0:16", "{here}/ruby/grape.ru"],
+    programs=("puma",),
+    packages=("ruby-grape", "ruby-excon", "ruby-sequel", "ruby-connection-pool", "ruby-redis", "ruby-pg"),
+)
 
 SIDEKIQ_PACKAGES = ("ruby-sinatra", "ruby-sidekiq", "ruby-pg")
 SIDEKIQ_FRONT = App(
@@ -42,6 +58,20 @@ STACKS = {
         THREADS,
         routes=ROUTES,
         back=puma("-t", "1:16"),
+    ),
+    "rails": Stack(
+        "Ruby: Rails on Puma with five threads, Active Record, Faraday, Typhoeus, Active Job in front of Grape",
+        RAILS,
+        THREADS,
+        routes=ROUTES,
+        back=GRAPE,
+    ),
+    "grape": Stack(
+        "Ruby: Grape on Puma, Sequel's models, Excon, redis-rb, workers at a queue in front of Rails",
+        GRAPE,
+        THREADS,
+        routes=("seq", "par", "tx", "nest", "work", "retry"),
+        back=RAILS,
     ),
     "sidekiq": Stack(
         "Ruby: Sinatra on Puma gives jobs to Sidekiq by Redis",

@@ -23,6 +23,20 @@ STACKS = {
         routes=("seq", "par", "tx", "nest", "deep", "retry", "later", "stream"),
         back=rust("axum"),
     ),
+    "salvo": Stack(
+        "Rust: Salvo, SeaORM, redis-rs in a pool of bb8, isahc (libcurl in a thread) in front of Rocket",
+        rust("salvo"),
+        LOOPS,
+        routes=("seq", "par", "tx", "nest", "deep", "retry", "later"),
+        back=rust("rocket"),
+    ),
+    "rocket": Stack(
+        "Rust: Rocket, a pool of postgres in threads, redis-rs, reqwest in front of Salvo",
+        rust("rocket"),
+        LOOPS,
+        routes=("seq", "par", "tx", "nest", "thread"),
+        back=rust("salvo"),
+    ),
     "tonic": Stack(
         "Rust: axum, tonic's client in front of tonic's server, reqwest, sqlx, redis-rs",
         rust("tonic_front"),

@@ -149,6 +149,22 @@ static __always_inline struct attribution *go_running(struct task_struct *task, 
 }
 
 /*
+ * Before the cause of a message is decided. A goroutine that was made by a request writes to a connection that many
+ * requests use at a time, and another one reads the answers. So it sends for others, and was never given a value by
+ * them: they leave their requests in memory (rueidis).
+ */
+static __always_inline void go_before_message(const struct task_state *t, struct sock_state *s, struct attribution *a,
+					      bool sent)
+{
+	if (!t->actor || s->request_direction != WS_EGRESS)
+		return;
+	if (!sent)
+		s->read_apart |= !a->writes;
+	else if (s->read_apart && s->pipelined && a->state == ACTS_LENT && !a->place)
+		take(a, 0, WS_EV_INFERRED);
+}
+
+/*
  * At the call of runtime.runqput in runtime.newproc, on the scheduler's stack: the second argument is the new
  * goroutine.
  */
@@ -245,7 +261,9 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	 */
 	if (from->state <= ACTS_ANSWERED && is_by_stream(to->cause) && socket_of(to->cause) == socket_of(from->cause))
 		return 0;
-	if (receiver_waits && to->state == ACTS_LENT && !to->place && !to->used)
+	/* The next request of its connection, which another goroutine has read, is work as well. */
+	if (receiver_waits && to->state == ACTS_LENT && !to->place && !to->used &&
+	    (from->state > ACTS_ANSWERED || socket_of(from->cause) != socket_of(to->cause)))
 		made_for = to->cause;
 	actor_pass(from, to, channel, HOW_CHANNEL);
 	to->in_wait = made_for && to->cause != made_for && go_is_own(channel, theirs.id);
