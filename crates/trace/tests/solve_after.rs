@@ -5,7 +5,7 @@
 mod event_loop;
 mod world;
 
-use event_loop::{simulate, solve, Loop, Order};
+use event_loop::{confidence, simulate, solve, Loop, Order};
 use std::collections::HashMap;
 use std::sync::Arc;
 use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide};
@@ -94,4 +94,62 @@ fn calls_of_a_clock_are_not_given_to_requests_that_have_answered() {
     let o = solved(Beside::Clock);
     assert!(o.late > 50 && o.after == 0, "{} of {}", o.after, o.late);
     assert!(o.others > 0.9, "{}", o.others);
+}
+
+/// One user, whose requests follow each other. One route makes two calls, one after the other. The other one answers
+/// at once and makes the first of these and a third one then, while the next request is served. Returns, of all calls
+/// of the second half, how many have the right request, how many another one, and how many of those as good as surely.
+fn one_user() -> (usize, usize, usize) {
+    let (mut world, mut dice, app) = (World::default(), Dice(11), proc(1, 77, "app"));
+    let (mut all, mut truth, mut at) = (Vec::new(), HashMap::new(), T0);
+    let mut call = |world: &mut World, server: &Span, kind: u16, start_ns: u64, all: &mut Vec<Span>| {
+        let mut call = world.blank(app, TapSide::ClientProcess, start_ns, start_ns + 600 * US);
+        call.cause_evidence = Some(Evidence::Inferred);
+        call.tuple = FiveTuple { server: Endpoint::new([10, 0, 0, 9].into(), kind), ..call.tuple };
+        truth.insert(call.id, server.id);
+        all.push(call);
+        start_ns + 600 * US
+    };
+    for number in 1..=400 {
+        let goes_on = dice.roll(2) == 0;
+        let mut server = world.blank(app, TapSide::ServerProcess, at, at);
+        let x = (1 << 50) + (number << 24 | 1);
+        server.exchange = Some(ExchangeRange { first: x, last: x });
+        server.target = if goes_on { "/later" } else { "/seq" }.into();
+        let mut now = at + 100 * US;
+        if goes_on {
+            server.end_ns = now;
+            let replied = call(&mut world, &server, 1, now + 900 * US + dice.roll(100) * US, &mut all);
+            call(&mut world, &server, 3, replied + 100 * US, &mut all);
+        } else {
+            now = call(&mut world, &server, 1, now + dice.roll(50) * US, &mut all);
+            now = call(&mut world, &server, 2, now + 80 * US + dice.roll(50) * US, &mut all) + 90 * US;
+            server.end_ns = now;
+        }
+        all.push(server);
+        at = now + 200 * US + dice.roll(200) * US;
+    }
+    let all: Vec<Arc<Span>> = all.into_iter().map(Arc::new).collect();
+    let mut sorted = all.clone();
+    sorted.sort_by_key(|s| (s.end_ns, s.id));
+    let out = solve(&sorted, SolverConfig::default());
+    let owners: HashMap<u64, SpanId> = all.iter().filter_map(|s| Some((s.exchange?.first, s.id))).collect();
+    let (mut right, mut wrong, mut surely) = (0, 0, 0);
+    for span in out.iter().filter(|s| s.tap == TapSide::ClientProcess && s.start_ns > T0 + (at - T0) / 2) {
+        match span.cause.map(|cause| owners[&cause]) {
+            Some(owner) if owner == truth[&span.id] => right += 1,
+            Some(_) => {
+                wrong += 1;
+                surely += usize::from(confidence(span) >= 0.9);
+            }
+            None => {}
+        }
+    }
+    (right, wrong, surely)
+}
+
+#[test]
+fn with_one_user_calls_after_the_answer_are_not_given_to_the_next_request() {
+    let (right, wrong, surely) = one_user();
+    assert!(right > 350 && wrong < 20 && surely <= 2, "{right} right, {wrong} wrong, {surely} as good as surely");
 }
