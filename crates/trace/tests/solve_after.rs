@@ -96,9 +96,10 @@ fn calls_of_a_clock_are_not_given_to_requests_that_have_answered() {
     assert!(o.others > 0.9, "{}", o.others);
 }
 
-/// One user, whose requests follow each other. One route makes two calls, one after the other. Another one, which one of
-/// fourteen requests asks for, answers at once and makes the first of these and a third one then, while the next request is
-/// served. The kernel guesses the request that was read last. Returns how many calls have the right request, how many another one, and how many of those as good as surely.
+/// One user, whose requests follow each other. One route makes two calls, one after the other. Another one, for which
+/// one of fourteen requests asks, answers at once and makes the first of these and a third one then, while the next
+/// request is served. The kernel guesses the request that was read last. Returns how many calls have the right request,
+/// how many another one, and how many of those as good as surely.
 fn one_user() -> (usize, usize, usize) {
     let (mut world, mut dice, app) = (World::default(), Dice(11), proc(1, 77, "app"));
     let (mut all, mut truth, mut at) = (Vec::new(), HashMap::new(), T0);
