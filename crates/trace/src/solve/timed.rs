@@ -32,7 +32,7 @@ const SURE: f64 = 0.8;
 /// Calls of a class that requests of a class make after their answer: the share of the requests that do, and of such
 /// calls of these requests. Fewer requests than so many say nothing.
 const LATE_SHARE_OF_REQUESTS: f64 = 0.15;
-const LATE_SHARE: f64 = 0.6;
+const LATE_SHARE: f64 = 0.97;
 const FEW: f64 = 5.0;
 /// Each of them has to say so much for being made by such a request: a clock's calls come at any time.
 const TELLING_EACH: f64 = 0.5;
