@@ -75,7 +75,7 @@ test("the way of packets from agent to agent shows where they waited", { skip },
   // One that is gone is told, and what it saw stays.
   await machines.agents.db.stop("SIGKILL");
   await page.getByText("partial: db is gone").waitFor({ timeout: 20_000 });
-  await there.getByText("copied in wsui-db").first().waitFor();
+  await there.getByText("copied eth0 in wsui-db").first().waitFor();
   await shot(page, "fleet-gone");
   await page.getByRole("button", { name: "End", exact: true }).click();
   await page.getByText("Has ended").waitFor({ timeout: 30_000 });
