@@ -19,6 +19,8 @@ struct Score {
     linked: usize,
     right: usize,
     confidence: f64,
+    /// Calls that end after their request. None does in truth.
+    outlive: usize,
 }
 
 fn score(out: &[Arc<Span>], truth: &HashMap<SpanId, SpanId>) -> Score {
@@ -28,19 +30,21 @@ fn score(out: &[Arc<Span>], truth: &HashMap<SpanId, SpanId>) -> Score {
 /// `out`: what is looked at, `all`: where its requests are.
 fn score_of(out: &[Arc<Span>], all: &[Arc<Span>], truth: &HashMap<SpanId, SpanId>) -> Score {
     let owners: HashMap<u64, &Span> = all.iter().filter_map(|s| Some((s.exchange?.first, s.as_ref()))).collect();
-    let mut score = Score { calls: truth.len(), linked: 0, right: 0, confidence: 0.0 };
+    let mut score = Score { calls: truth.len(), linked: 0, right: 0, confidence: 0.0, outlive: 0 };
     for span in out.iter().filter(|s| s.tap == TapSide::ClientProcess) {
         let Some(cause) = span.cause else { continue };
         // With one user a loop looks like a thread that waits for each of its calls.
         assert!(matches!(span.cause_evidence, Some(Evidence::Inferred | Evidence::Thread)));
         let parent = owners[&cause];
         assert!((parent.start_ns..=parent.end_ns).contains(&span.start_ns), "a call begins in its request");
+        score.outlive += usize::from(span.end_ns > parent.end_ns);
         let c = confidence(span);
         assert!((0.5..=0.99501).contains(&c), "{c}");
         score.linked += 1;
         score.confidence += c;
         score.right += usize::from(truth[&span.id] == parent.id);
     }
+    assert!(score.outlive * 100 <= score.linked, "{} of {} calls outlive their request", score.outlive, score.linked);
     score
 }
 

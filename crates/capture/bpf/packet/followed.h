@@ -25,25 +25,32 @@ struct {
 /* Whether there is any: until then, no packet pays for looking. */
 __u32 any_followed;
 
-static __always_inline bool is_followed(const __u8 *source, const __u8 *destination, __u16 from, __u16 to,
-					__u8 protocol)
+static __always_inline struct packet_flow flow_of(const __u8 *source, const __u8 *destination, __u16 from, __u16 to,
+						  __u8 protocol)
 {
 	struct packet_flow flow = { .source_port = from, .destination_port = to, .protocol = protocol };
 
-	if (!any_followed)
-		return false;
 	__builtin_memcpy(flow.source, source, sizeof(flow.source));
 	__builtin_memcpy(flow.destination, destination, sizeof(flow.destination));
+	return flow;
+}
+
+static __always_inline bool is_followed(const __u8 *source, const __u8 *destination, __u16 from, __u16 to,
+					__u8 protocol)
+{
+	struct packet_flow flow;
+
+	if (!any_followed)
+		return false;
+	flow = flow_of(source, destination, from, to, protocol);
 	return bpf_map_lookup_elem(&packet_flows, &flow) != NULL;
 }
 
 static __always_inline void remember(const __u8 *source, const __u8 *destination, __u16 from, __u16 to, __u8 protocol)
 {
-	struct packet_flow flow = { .source_port = from, .destination_port = to, .protocol = protocol };
+	struct packet_flow flow = flow_of(source, destination, from, to, protocol);
 	__u8 one = 1;
 
-	__builtin_memcpy(flow.source, source, sizeof(flow.source));
-	__builtin_memcpy(flow.destination, destination, sizeof(flow.destination));
 	bpf_map_update_elem(&packet_flows, &flow, &one, BPF_NOEXIST);
 }
 

@@ -10,7 +10,7 @@ use super::python::tables::{Tables, LOOKED_AT};
 use super::{python, Learn, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::Image;
-use crate::uprobe::points::{Exits, Function};
+use crate::uprobe::points::{entry, Exits};
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{
     AsyncioFacts, ASYNCIO_BORN as BORN, ASYNCIO_CALLBACK as CALLBACK, ASYNCIO_END as END, ASYNCIO_LEFT as LEFT,
@@ -111,8 +111,7 @@ fn plan(image: &Image<'_>) -> Tasks {
     }
     let symbols = image.functions(&[MODULE, INTERPRETER, LEAVES_CONTEXT, UVLOOP, READ_START]);
     if let (true, Some(start)) = (symbols.contains_key(UVLOOP), symbols.get(READ_START)) {
-        let function = image.bytes(start.address, LOOKED_AT).map(|code| Function::new(code, start.address));
-        let offset = function.and_then(|f| image.offset(f.points(false).enter));
+        let offset = entry(image, start.address, LOOKED_AT);
         tasks.enter.extend(offset.map(|offset| Probe { offset, cookie: READS }));
     }
     let (module, interpreter) = (symbols.contains_key(MODULE), symbols.contains_key(INTERPRETER));

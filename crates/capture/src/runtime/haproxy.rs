@@ -7,7 +7,7 @@
 use super::{Learn, Process, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::{Image, Place};
-use crate::uprobe::points::Function;
+use crate::uprobe::points::entry;
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{HaproxyFacts, WS_HAPROXY_STREAM};
 use std::collections::HashMap;
@@ -79,8 +79,7 @@ impl Functions {
 
     /// Where a stream is made.
     fn probe(&self, image: &Image<'_>) -> Option<Probe> {
-        let function = Function::new(image.bytes(self.made, LOOKED_AT)?, self.made);
-        Some(Probe { offset: image.offset(function.points(false).enter)?, cookie: 0 })
+        Some(Probe { offset: entry(image, self.made, LOOKED_AT)?, cookie: 0 })
     }
 
     /// Where they are in a process.

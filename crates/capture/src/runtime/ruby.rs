@@ -7,7 +7,7 @@
 use super::Runtime;
 use crate::features::Program;
 use crate::uprobe::elf::Image;
-use crate::uprobe::points::Function;
+use crate::uprobe::points::entry;
 use crate::uprobe::{Probe, ProbeSet};
 
 /// The threads of a program in Ruby.
@@ -40,8 +40,7 @@ fn plan(image: &Image<'_>) -> Option<Probe> {
         return None;
     }
     let place = *image.functions(&[LOCKS]).get(LOCKS)?;
-    let function = Function::new(image.bytes(place.address, place.size.min(LOOKED_AT))?, place.address);
-    Some(Probe { offset: image.offset(function.points(false).enter)?, cookie: 0 })
+    Some(Probe { offset: entry(image, place.address, place.size.min(LOOKED_AT))?, cookie: 0 })
 }
 
 #[cfg(test)]

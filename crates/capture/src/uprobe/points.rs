@@ -7,6 +7,7 @@
 //!
 //! The disassembler is `iced-x86`. It knows which registers an instruction writes; a length decoder does not.
 
+use super::elf::Image;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
 };
@@ -56,6 +57,11 @@ fn writes(factory: &mut InstructionInfoFactory, i: &Instruction, registers: &[Re
             matches!(u.access(), OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
         writes && registers.contains(&u.register().full_register())
     })
+}
+
+/// Where in the file to probe the entry of the function at this address, of which so many bytes are looked at.
+pub(crate) fn entry(image: &Image<'_>, address: u64, size: u64) -> Option<u64> {
+    image.offset(Function::new(image.bytes(address, size)?, address).points(false).enter)
 }
 
 /// The instructions of one function.

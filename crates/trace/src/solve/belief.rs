@@ -124,8 +124,9 @@ const LED_BY_TIME: Belief = Belief { led: Some(Led { alone: 0.002, timed: true }
 const LOOP_BY_TIME: Belief = Belief { begins_by_time: true, ..LOOP };
 const UNORDERED_BY_TIME: Belief = Belief { begins_by_time: true, ..UNORDERED };
 
-/// All beliefs: an event loop, led or not; one call after the other; all calls at once; no order; a queue of calls for
-/// workers (from the start, and once something is learnt); and some of them per thread.
+/// All beliefs: an event loop, led by order or by time, or begun by time, or neither; no order, begun by time; one
+/// call after the other; all calls at once; no order; a queue of calls for workers (from the start, and once
+/// something is learnt); and some of them per thread.
 pub(super) const BELIEFS: [Belief; 16] = [
     LED,
     LED_OR_ALONE,

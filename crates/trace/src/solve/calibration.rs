@@ -93,7 +93,7 @@ impl Calibration {
         }
     }
 
-    /// The share of calls of a class that lie within their requests. Inference looks nowhere else.
+    /// The share of calls of a class that come while their requests are open. Inference looks nowhere else.
     fn within(&self, class: Class) -> f64 {
         let [all, late] = self.late.get(&class).copied().unwrap_or_default();
         1.0 - late / (all + 1.0)

@@ -4,7 +4,7 @@ use super::beam::{Beam, Decision, Effort};
 use super::belief::BELIEFS;
 use super::model::{Debts, Model, Outlives};
 use super::timed::Timed;
-use super::timeline::{Event, Request};
+use super::timeline::Event;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -38,19 +38,7 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn by(events: &[Event], timed: Timed) -> Shown {
         let debts = [Arc::new(Debts::learn(events)), Arc::new(Debts::of(timed.leads))];
-        let mut outlives = Outlives::default();
-        let mut requests: FxHashMap<u32, &Request> = FxHashMap::default();
-        for event in events {
-            match event {
-                Event::Read(r) => drop(requests.insert(r.id, r)),
-                Event::Sent(c) => {
-                    let request = timed.makers.get(&c.id).and_then(|request| requests.get(request));
-                    request.into_iter().for_each(|r| outlives.learn(r, c));
-                }
-                _ => {}
-            }
-        }
-        Shown { debts, makers: timed.makers, outlives }
+        Shown { debts, outlives: Outlives::of(events, &timed.makers), makers: timed.makers }
     }
 }
 

@@ -244,35 +244,12 @@ fn multiplexed(events: &[Event]) -> FxHashSet<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::solve::answerers::Actor;
-    use crate::solve::timeline::{Maker, Request};
-    use wirespan_model::{ExchangeRange, SpanId};
+    use crate::solve::testing::{call, request};
 
     const GET: Class = 1;
     const SELECT: Class = 2;
     const PAGE: Class = 1;
     const LIST: Class = 2;
-
-    fn request(id: u32, class: Class, start_ns: u64, end_ns: u64) -> Request {
-        Request {
-            id,
-            class,
-            start_ns,
-            end_ns,
-            until_ns: end_ns,
-            exchange: ExchangeRange { first: u64::from(id), last: u64::from(id) },
-            tid: 1,
-            answerer: Actor::of(1, 0),
-            stream: None,
-            span: SpanId(u64::from(id)),
-            is_shared: false,
-        }
-    }
-
-    fn call(id: u32, class: Class, socket: u64, start_ns: u64, end_ns: u64) -> Call {
-        let maker = Maker::Unknown(None);
-        Call { id, class, start_ns, end_ns, maker, tid: 1, actor: Actor::of(1, 0), for_request: true, socket, peer: 1 }
-    }
 
     /// Two requests at a time, of random classes. Pages ask the cache on one connection for all, which gathers what it
     /// sends; lists ask the database at once, each on a connection of its own.
@@ -286,8 +263,8 @@ mod tests {
                 let (id, read, replied) = (turn * 4 + i + 1, at + 10 * u64::from(i), at + 300 + 20 * u64::from(i));
                 let (call_class, socket, sent) =
                     if class == PAGE { (GET, 7, at + 100) } else { (SELECT, 100 + u64::from(id), read + 1) };
-                let r = request(id, class, read, replied + 1);
-                let c = call(id + 10_000, call_class, socket, sent, replied);
+                let r = request(id, class, (read, replied + 1));
+                let c = Call { socket, ..call(id + 10_000, call_class, (sent, replied)) };
                 events.extend([Event::Read(r), Event::Sent(c), Event::Replied(c), Event::Answered(r)]);
             }
         }

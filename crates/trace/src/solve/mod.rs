@@ -5,7 +5,7 @@
 //! wait until the requests that their process served meanwhile have ended. Then each call is given to one request, or
 //! to none:
 //!
-//! - a call lies within the time of its request;
+//! - a call begins in the time of its request, and ends in it, unless such requests do not wait for such calls;
 //! - the next act of a request, and its delay, are learnt per process ([`model`]): from calls whose cause is certain,
 //!   from answers (each names its request), and from earlier solutions;
 //! - so is the order of work ([`belief`]): of the requests that may act, the one that waits longest (a queue), the last
@@ -38,6 +38,8 @@ mod process;
 mod records;
 mod sharing;
 mod signature;
+#[cfg(test)]
+mod testing;
 mod threads;
 mod timed;
 mod timeline;

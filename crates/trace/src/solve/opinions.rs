@@ -113,30 +113,11 @@ pub(super) fn is_opinion(span: &Span) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::solve::answerers::Actor;
-    use wirespan_model::{ExchangeRange, SpanId};
-
-    fn request() -> Request {
-        let exchange = ExchangeRange { first: 1, last: 1 };
-        let (span, stream) = (SpanId(1), None);
-        Request {
-            id: 1,
-            class: 1,
-            start_ns: 0,
-            end_ns: 9,
-            until_ns: 9,
-            exchange,
-            tid: 1,
-            answerer: Actor::of(1, 0),
-            stream,
-            span,
-            is_shared: false,
-        }
-    }
+    use crate::solve::testing::request;
 
     fn judged(opinions: &mut Opinions, claimed: u64) {
         let span = Span { cause: Some(claimed), cause_evidence: Some(Evidence::EventLoop), ..Span::default() };
-        let decision = Decision { request: Some(request()), confidence: 0.99, ..Decision::of(1) };
+        let decision = Decision { request: Some(request(1, 1, (0, 9))), confidence: 0.99, ..Decision::of(1) };
         opinions.judge(&span, &decision);
     }
 
@@ -152,7 +133,7 @@ mod tests {
 
     fn weighed(opinions: &Opinions, claimed: u64, confidence: f32) -> Weighed {
         let span = Span { cause: Some(claimed), cause_evidence: Some(Evidence::EventLoop), ..Span::default() };
-        opinions.weigh(&span, &request(), confidence)
+        opinions.weigh(&span, &request(1, 1, (0, 9)), confidence)
     }
 
     fn agreed(opinions: &Opinions, confidence: f32) -> f32 {

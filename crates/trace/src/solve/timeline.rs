@@ -5,6 +5,7 @@ use super::answerers::{answerer, Actor};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::Hash;
 use wirespan_model::event::{by_message, exchange_socket, PROVISIONAL};
 use wirespan_model::net::Endpoint;
 use wirespan_model::{ExchangeRange, Span, SpanId};
@@ -189,7 +190,7 @@ impl Timeline {
         }
         self.served.insert(exchange_socket(exchange.first));
         self.next = self.next.wrapping_add(1);
-        let class = self.class(0, signature);
+        let class = number(&mut self.classes[0], signature);
         let end_ns = span.end_ns.max(span.start_ns);
         let stream = own_name(span);
         let r = Request {
@@ -229,12 +230,12 @@ impl Timeline {
     /// Adds a call and returns its number; `None` if it came too late.
     pub(super) fn call(&mut self, span: &Span, signature: u64, maker: Maker) -> Option<u32> {
         self.next = self.next.wrapping_add(1);
-        let class = self.class(1, signature);
+        let class = number(&mut self.classes[1], signature);
         let end_ns = span.end_ns.max(span.start_ns);
         let for_request = span.cause_evidence.is_some();
         let (id, start_ns, tid, socket) = (self.next, span.start_ns, span.tid, span.socket);
         let actor = Actor::of(span.tid, span.coroutine);
-        let peer = self.peer(span);
+        let peer = number(&mut self.peers, span.tuple.server);
         let c = Call { id, class, start_ns, end_ns, maker, tid, actor, for_request, socket, peer };
         if c.start_ns < self.taken_to {
             return None;
@@ -287,27 +288,15 @@ impl Timeline {
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
+}
 
-    fn peer(&mut self, span: &Span) -> u16 {
-        let next = self.peers.len() as u16 + 1;
-        match self.peers.get(&span.tuple.server) {
-            Some(peer) => *peer,
-            None if usize::from(next) > MAX_CLASSES => 0,
-            None => *self.peers.entry(span.tuple.server).or_insert(next),
-        }
-    }
-
-    fn class(&mut self, kind: usize, signature: u64) -> Class {
-        let known = &mut self.classes[kind];
-        let next = known.len() + 1;
-        match known.get(&signature) {
-            Some(class) => *class,
-            None if next > MAX_CLASSES => 0,
-            None => {
-                known.insert(signature, next as Class);
-                next as Class
-            }
-        }
+/// The number of a kind of things; 0 if there are too many kinds.
+fn number<K: Eq + Hash>(known: &mut FxHashMap<K, u16>, key: K) -> u16 {
+    let next = known.len() + 1;
+    match known.get(&key) {
+        Some(number) => *number,
+        None if next > MAX_CLASSES => 0,
+        None => *known.entry(key).or_insert(next as u16),
     }
 }
 

@@ -64,39 +64,10 @@ impl Within {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answerers::Actor;
-    use super::super::timeline::{Call, Maker, Request};
+    use super::super::testing::{call, request};
     use super::*;
-    use wirespan_model::{ExchangeRange, SpanId};
 
     const MS: u64 = 1_000_000;
-
-    fn request(n: u64, (start_ns, end_ns): (u64, u64)) -> [Event; 2] {
-        let exchange = ExchangeRange { first: n, last: n };
-        let (id, span, answerer) = (n as u32, SpanId(n), Actor::of(1, 0));
-        let until_ns = end_ns;
-        #[rustfmt::skip]
-        let request = Request {
-            id, class: 3, start_ns, end_ns, until_ns, exchange, tid: 1, answerer, stream: None, span, is_shared: false,
-        };
-        [Event::Read(request), Event::Answered(request)]
-    }
-
-    fn call(id: u32, (start_ns, end_ns): (u64, u64)) -> Event {
-        let (actor, maker) = (Actor::of(9, 0), Maker::Unknown(None));
-        Event::Sent(Call {
-            id,
-            class: 7,
-            start_ns,
-            end_ns,
-            maker,
-            tid: 9,
-            actor,
-            for_request: true,
-            socket: 5,
-            peer: 1,
-        })
-    }
 
     /// Bursts of requests, every 100 ms; each makes a call, `calls` ns after its answer, or before it.
     fn learnt(requests: u64, calls: i64) -> Within {
@@ -105,9 +76,10 @@ mod tests {
             for i in 0..requests {
                 let start_ns = (burst * 100 + 3 * i + 1) * MS;
                 let end_ns = start_ns + 10 * MS;
-                events.extend(request(burst * requests + i, (start_ns, end_ns)));
+                let r = request((burst * requests + i) as u32, 3, (start_ns, end_ns));
+                events.extend([Event::Read(r), Event::Answered(r)]);
                 let at_ns = end_ns.saturating_add_signed(calls);
-                events.push(call((burst * requests + i) as u32, (at_ns, at_ns + MS)));
+                events.push(Event::Sent(call(r.id, 7, (at_ns, at_ns + MS))));
             }
         }
         events.sort_by_key(Event::at_ns);

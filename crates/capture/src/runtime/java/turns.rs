@@ -2,8 +2,8 @@
 //! puts them back. Both functions are made of templates, one for each collector, and have symbols in the file.
 
 use crate::features::Program;
-use crate::uprobe::elf::Image;
-use crate::uprobe::points::Function;
+use crate::uprobe::elf::{Image, Place};
+use crate::uprobe::points::entry;
 use crate::uprobe::{Probe, ProbeSet, When};
 use crate::wire::contract::{JAVA_FREEZES, JAVA_THAWS};
 
@@ -27,10 +27,8 @@ pub(super) fn plan(image: &Image<'_>) -> ProbeSet {
         let name = BEGINS.iter().find_map(|begins| name.strip_prefix(*begins))?;
         FUNCTIONS.iter().find(|(begins, _)| name.starts_with(begins)).map(|(_, cookie)| *cookie)
     };
-    let probe = |(place, cookie): (crate::uprobe::elf::Place, u32)| {
-        let code = image.bytes(place.address, place.size.min(LOOKED_AT))?;
-        let offset = image.offset(Function::new(code, place.address).points(false).enter)?;
-        Some(Probe { offset, cookie })
+    let probe = |(place, cookie): (Place, u32)| {
+        Some(Probe { offset: entry(image, place.address, place.size.min(LOOKED_AT))?, cookie })
     };
     let probes: Vec<Probe> = image.named(cookie).into_iter().filter_map(probe).collect();
     let has = |cookie| probes.iter().any(|probe| probe.cookie == cookie);

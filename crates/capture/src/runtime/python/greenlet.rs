@@ -7,7 +7,7 @@
 use crate::features::Program;
 use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
-use crate::uprobe::points::Function;
+use crate::uprobe::points::entry;
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{GREENLET_BORN, GREENLET_RUNS};
 
@@ -54,8 +54,7 @@ fn plan(image: &Image<'_>) -> Vec<Probe> {
     let exported = image.exported(|name| METHODS.iter().find(|m| name.starts_with(m.0.as_bytes())).map(|m| m.1));
     let probe = |cookie| {
         let (place, _) = exported.iter().find(|(_, c)| *c == cookie)?;
-        let function = Function::new(image.bytes(place.address, LOOKED_AT)?, place.address);
-        Some(Probe { offset: image.offset(function.points(false).enter)?, cookie })
+        Some(Probe { offset: entry(image, place.address, LOOKED_AT)?, cookie })
     };
     METHODS.iter().map(|(_, cookie)| probe(*cookie)).collect::<Option<_>>().unwrap_or_default()
 }

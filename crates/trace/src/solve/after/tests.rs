@@ -1,41 +1,10 @@
 use super::*;
-use crate::solve::answerers::Actor;
-use wirespan_model::{ExchangeRange, SpanId};
+use crate::solve::testing::{call, request};
 
 const MS: u64 = 1_000_000;
 
-fn request(id: u32, class: Class, start_ns: u64, end_ns: u64) -> Request {
-    let exchange = ExchangeRange { first: id.into(), last: id.into() };
-    let (span, stream, until_ns) = (SpanId(id.into()), None, end_ns);
-    Request {
-        id,
-        class,
-        start_ns,
-        end_ns,
-        until_ns,
-        exchange,
-        tid: 1,
-        answerer: Actor::of(1, 0),
-        stream,
-        span,
-        is_shared: false,
-    }
-}
-
 fn sent(id: u32, class: Class, start_ns: u64, maker: Maker) -> Event {
-    let (end_ns, for_request) = (start_ns + MS, true);
-    Event::Sent(Call {
-        id,
-        class,
-        start_ns,
-        end_ns,
-        maker,
-        tid: 1,
-        actor: Actor::of(1, 0),
-        for_request,
-        socket: 1,
-        peer: 1,
-    })
+    Event::Sent(Call { maker, ..call(id, class, (start_ns, start_ns + MS)) })
 }
 
 fn learnt(of: impl Fn(u64) -> Vec<Event>) -> After {
@@ -50,7 +19,7 @@ fn learnt(of: impl Fn(u64) -> Vec<Event>) -> After {
 
 /// A request of class 1 that answers after one millisecond.
 fn short(n: u64) -> [Event; 2] {
-    let r = request(n as u32, 1, n * 100 * MS, (n * 100 + 1) * MS);
+    let r = request(n as u32, 1, (n * 100 * MS, (n * 100 + 1) * MS));
     [Event::Read(r), Event::Answered(r)]
 }
 
@@ -69,7 +38,7 @@ fn calls_whose_request_is_certain_tell_how_long_it_goes_on() {
 fn requests_that_enclose_calls_do_not_go_on() {
     let after = learnt(|n| {
         // A second request follows soon, as a user's next one does, and makes the call.
-        let next = request(500 + n as u32, 2, (n * 100 + 2) * MS, (n * 100 + 30) * MS);
+        let next = request(500 + n as u32, 2, ((n * 100 + 2) * MS, (n * 100 + 30) * MS));
         let call = sent(1_000 + n as u32, 5, (n * 100 + 3) * MS, Maker::Unknown(None));
         [short(n).to_vec(), vec![Event::Read(next), call, Event::Answered(next)]].concat()
     });
@@ -81,7 +50,7 @@ fn requests_that_enclose_calls_do_not_go_on() {
 fn calls_that_requests_of_several_classes_enclose_are_not_late() {
     let after = learnt(|n| {
         let class = (n % 2) as Class + 1;
-        let r = request(n as u32, class, n * 100 * MS, (n * 100 + 60) * MS);
+        let r = request(n as u32, class, (n * 100 * MS, (n * 100 + 60) * MS));
         let (both, own) = (n * 100 + 2, n * 100 + 30 + u64::from(class));
         let call = |class, at| sent(1_000 + n as u32, class, at * MS, Maker::Unknown(None));
         vec![Event::Read(r), call(5, both), call(10 + class, own), Event::Answered(r)]

@@ -5,7 +5,7 @@ use crate::solve::timeline::{Call, Request};
 /// Longest time for which a call goes on after the request that has not waited for it, ns.
 const LONGEST_BEYOND_NS: u64 = 1_000_000_000;
 
-/// A call lies within the request for which it was made.
+/// A call lies within the request: nearly all requests wait for their calls.
 pub(super) fn encloses(r: &Request, c: &Call) -> bool {
     r.start_ns <= c.start_ns && r.until_ns >= c.end_ns
 }
@@ -29,41 +29,27 @@ pub(super) fn could_make<'a>(open: &'a [Request], c: &'a Call) -> impl Fn(&Reque
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::solve::answerers::Actor;
-    use crate::solve::timeline::Maker;
-    use wirespan_model::{ExchangeRange, SpanId};
+    use crate::solve::testing::{call, request};
 
     const MS: u64 = 1_000_000;
 
-    fn request(id: u32, start_ns: u64, end_ns: u64) -> Request {
-        let exchange = ExchangeRange { first: id.into(), last: id.into() };
-        let (class, span, stream, until_ns) = (3, SpanId(id.into()), None, end_ns);
-        #[rustfmt::skip]
-        let request = Request {
-            id, class, start_ns, end_ns, until_ns, exchange, tid: 1, answerer: Actor::of(1, 0), stream, span,
-            is_shared: false,
-        };
-        request
-    }
-
     /// The requests that may have made a call.
     fn makers(open: &[Request], start_ns: u64, end_ns: u64) -> Vec<u32> {
-        let (actor, maker) = (Actor::of(1, 0), Maker::Unknown(None));
-        let c = Call { id: 1, class: 7, start_ns, end_ns, maker, tid: 1, actor, for_request: true, socket: 5, peer: 1 };
+        let c = call(1, 7, (start_ns, end_ns));
         let could_make = could_make(open, &c);
         open.iter().filter(|r| could_make(r)).map(|r| r.id).collect()
     }
 
     #[test]
     fn a_call_belongs_to_a_request_that_encloses_it() {
-        let open = [request(1, 0, 10 * MS), request(2, 5 * MS, 30 * MS)];
+        let open = [request(1, 3, (0, 10 * MS)), request(2, 3, (5 * MS, 30 * MS))];
         assert_eq!(makers(&open, 6 * MS, 9 * MS), [1, 2]);
         assert_eq!(makers(&open, 6 * MS, 20 * MS), [2]);
     }
 
     #[test]
     fn a_call_that_no_request_encloses_was_left_behind_by_one_in_which_it_began() {
-        let open = [request(1, 0, 10 * MS), request(2, 5 * MS, 30 * MS)];
+        let open = [request(1, 3, (0, 10 * MS)), request(2, 3, (5 * MS, 30 * MS))];
         assert_eq!(makers(&open, 2 * MS, 40 * MS), [1]);
         assert_eq!(makers(&open, 6 * MS, 40 * MS), [1, 2]);
         // A poll goes on for long, whatever is served meanwhile.

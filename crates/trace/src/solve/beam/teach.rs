@@ -1,7 +1,7 @@
 //! Teaches a model what a process did, given the request of each call.
 
 use super::chains::Chains;
-use super::makers::could_make;
+use super::makers::may_make;
 use super::Beam;
 use crate::solve::chain::Act;
 use crate::solve::model::Model;
@@ -42,7 +42,7 @@ impl Beam {
                             let maker = makers.get(&c.id).copied().unwrap_or(0);
                             let slot = one.guessed(&c, hint).or_else(|| one.open.iter().position(|r| r.id == maker));
                             // Learnt only where it is sure: a process's own calls go on while no request is open.
-                            let is_alone = !one.open.iter().any(could_make(&one.open, &c));
+                            let is_alone = !one.open.iter().any(|r| may_make(r, &c));
                             model.learn_call(c.class, c.for_request, is_alone);
                             if let Some(hint) = hint {
                                 let right = slot.is_some_and(|s| one.open[s].owns(hint.exchange));

@@ -1,6 +1,6 @@
 //! Whether requests wait for their calls: one that races two calls, or limits their time, answers without the loser.
 
-use crate::solve::timeline::{Call, Class, Request};
+use crate::solve::timeline::{Call, Class, Event, Request};
 use rustc_hash::FxHashMap;
 
 /// Number of observations that the share below counts as.
@@ -18,6 +18,24 @@ pub(in crate::solve) struct Outlives {
 }
 
 impl Outlives {
+    /// By these events; `makers` has the request of each call.
+    pub(in crate::solve) fn of(events: &[Event], makers: &FxHashMap<u32, u32>) -> Outlives {
+        let (mut outlives, mut requests) = (Outlives::default(), FxHashMap::<u32, &Request>::default());
+        for event in events {
+            match event {
+                Event::Read(r) => {
+                    requests.insert(r.id, r);
+                }
+                Event::Sent(c) => {
+                    let request = makers.get(&c.id).and_then(|request| requests.get(request));
+                    request.into_iter().for_each(|r| outlives.learn(r, c));
+                }
+                _ => {}
+            }
+        }
+        outlives
+    }
+
     pub(in crate::solve) fn learn(&mut self, r: &Request, c: &Call) {
         if self.of.len() >= MAX_PAIRS && !self.of.contains_key(&(r.class, c.class)) {
             return;
@@ -46,30 +64,14 @@ impl Outlives {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::solve::answerers::Actor;
-    use crate::solve::timeline::Maker;
-    use wirespan_model::{ExchangeRange, SpanId};
-
-    fn request() -> Request {
-        let (exchange, answerer, span) = (ExchangeRange { first: 1, last: 1 }, Actor::of(1, 0), SpanId(1));
-        #[rustfmt::skip]
-        let request = Request {
-            id: 1, class: 3, start_ns: 0, end_ns: 100, until_ns: 100, exchange, tid: 1, answerer, stream: None, span,
-            is_shared: false,
-        };
-        request
-    }
-
-    fn call(end_ns: u64) -> Call {
-        let (actor, maker) = (Actor::of(1, 0), Maker::Unknown(None));
-        Call { id: 1, class: 7, start_ns: 10, end_ns, maker, tid: 1, actor, for_request: true, socket: 5, peer: 1 }
-    }
+    use crate::solve::testing::{call, request};
 
     #[test]
     fn requests_are_taken_to_wait_for_their_calls_until_some_do_not() {
-        let (mut outlives, r) = (Outlives::default(), request());
-        assert!(outlives.likely(&r, &call(90)) - outlives.likely(&r, &call(200)) > 4.0);
-        (0..20).for_each(|n| outlives.learn(&r, &call(if n % 2 == 0 { 90 } else { 200 })));
-        assert!((outlives.likely(&r, &call(90)) - outlives.likely(&r, &call(200))).abs() < 0.5);
+        let (mut outlives, r) = (Outlives::default(), request(1, 3, (0, 100)));
+        let [within, beyond] = [90, 200].map(|end_ns| call(1, 7, (10, end_ns)));
+        assert!(outlives.likely(&r, &within) - outlives.likely(&r, &beyond) > 4.0);
+        (0..20).for_each(|n| outlives.learn(&r, if n % 2 == 0 { &within } else { &beyond }));
+        assert!((outlives.likely(&r, &within) - outlives.likely(&r, &beyond)).abs() < 0.5);
     }
 }

@@ -73,41 +73,15 @@ fn answered(event: &Event) -> Option<&Request> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::solve::answerers::Actor;
+    use crate::solve::testing::{call, request};
     use crate::solve::timeline::Call;
-    use wirespan_model::{ExchangeRange, SpanId};
 
-    fn request(id: u32, class: Class, times: (u64, u64)) -> Event {
-        let exchange = u64::from(id);
-        Event::Answered(Request {
-            id,
-            class,
-            start_ns: times.0,
-            end_ns: times.1,
-            until_ns: times.1,
-            exchange: ExchangeRange { first: exchange, last: exchange },
-            tid: 1,
-            answerer: Actor::of(1, 0),
-            stream: None,
-            span: SpanId(exchange),
-            is_shared: false,
-        })
+    fn answered(id: u32, class: Class, times: (u64, u64)) -> Event {
+        Event::Answered(request(id, class, times))
     }
 
-    fn call(id: u32, maker: Maker) -> Event {
-        let (start_ns, end_ns, actor) = (50, 60, Actor::of(9, 0));
-        Event::Sent(Call {
-            id,
-            class: 7,
-            start_ns,
-            end_ns,
-            maker,
-            tid: 9,
-            actor,
-            for_request: true,
-            socket: 5,
-            peer: 1,
-        })
+    fn sent(id: u32, maker: Maker) -> Event {
+        Event::Sent(Call { maker, ..call(id, 7, (50, 60)) })
     }
 
     /// Request 1 is open while nine others come and are answered; `made`: by request, the number of its calls.
@@ -115,11 +89,11 @@ mod tests {
         let mut events = vec![];
         for id in 1..=10 {
             let (claimed, known) = made(id);
-            let claims = (0..claimed).map(|n| call(100 * id + n, Maker::Claimed(u64::from(id))));
-            events.extend(claims.chain((0..known).map(|n| call(100 * id + 50 + n, Maker::Known(u64::from(id))))));
+            let claims = (0..claimed).map(|n| sent(100 * id + n, Maker::Claimed(u64::from(id))));
+            events.extend(claims.chain((0..known).map(|n| sent(100 * id + 50 + n, Maker::Known(u64::from(id))))));
         }
-        events.extend((2..=10).map(|id| request(id, 3, (20, 100 + u64::from(id)))));
-        events.push(request(1, 3, (10, 200)));
+        events.extend((2..=10).map(|id| answered(id, 3, (20, 100 + u64::from(id)))));
+        events.push(answered(1, 3, (10, 200)));
         crowded(&events).len()
     }
 
@@ -140,10 +114,10 @@ mod tests {
 
     #[test]
     fn requests_of_other_times_and_classes_say_nothing() {
-        let mut events: Vec<Event> = (0..10).map(|n| call(n, Maker::Claimed(1))).collect();
-        events.push(request(1, 3, (10, 200)));
-        events.extend((2..12).map(|id| request(id, 4, (20, 100))));
-        events.extend((12..22).map(|id| request(id, 3, (300, 400))));
+        let mut events: Vec<Event> = (0..10).map(|n| sent(n, Maker::Claimed(1))).collect();
+        events.push(answered(1, 3, (10, 200)));
+        events.extend((2..12).map(|id| answered(id, 4, (20, 100))));
+        events.extend((12..22).map(|id| answered(id, 3, (300, 400))));
         assert!(crowded(&events).is_empty());
     }
 }
