@@ -33,6 +33,9 @@ const SURE: f64 = 0.8;
 /// calls of these requests. Fewer requests than so many say nothing.
 const LATE_SHARE_OF_REQUESTS: f64 = 0.15;
 const LATE_SHARE: f64 = 0.97;
+/// And the share of all calls of these requests: among calls that are made before the answer, those that others made
+/// look late.
+const MOSTLY_LATE: f64 = 0.6;
 const FEW: f64 = 5.0;
 /// Each of them has to say so much for being made by such a request: a clock's calls come at any time.
 const TELLING_EACH: f64 = 0.5;
@@ -89,8 +92,8 @@ struct Rates {
     delays: Vec<[f32; BUCKETS]>,
     /// Acts of a kind that nothing leads to, per nanosecond.
     nothing: FxHashMap<Kind, f64>,
-    /// By pair: the acts from which this was learnt, a bucket each.
-    counts: Vec<[f32; BUCKETS]>,
+    /// By pair: the acts from which this was learnt, in all and a bucket each.
+    counts: Vec<(f64, [f32; BUCKETS])>,
 }
 
 impl Rates {
@@ -115,13 +118,13 @@ impl Rates {
                 }
                 *none.entry(act.kind).or_default() += nothing / all;
             }
-            for (n, ((reason, _), counts)) in seen.pairs.iter().zip(&counts).enumerate() {
-                let all: f64 = counts.iter().map(|count| f64::from(*count)).sum();
+            let with_sum = |counts: [f32; BUCKETS]| (counts.iter().map(|count| f64::from(*count)).sum(), counts);
+            rates.counts = counts.into_iter().map(with_sum).collect();
+            for (n, ((reason, _), &(all, counts))) in seen.pairs.iter().zip(&rates.counts).enumerate() {
                 let share = |count: f32| (f64::from(count) + EVEN / BUCKETS as f64) / (all + EVEN);
                 rates.of_pair[n] = all / seen.times.get(reason).copied().unwrap_or(1.0);
                 rates.delays[n] = std::array::from_fn(|b| (share(counts[b]) / widths[b]) as f32);
             }
-            rates.counts = counts;
             rates.nothing = none.into_iter().map(|(kind, n)| (kind, n.max(LEAST_NOTHING) / time)).collect();
         }
         rates
@@ -136,9 +139,8 @@ impl Rates {
     /// The same by all other acts: what was learnt from one act says nothing of it. `share`: that of this reason.
     fn density_by_others(&self, link: &Link, share: f64) -> f64 {
         let (pair, bucket) = (link.pair as usize, usize::from(link.bucket));
-        let Some(counts) = self.counts.get(pair) else { return 0.0 };
+        let Some(&(all, counts)) = self.counts.get(pair) else { return 0.0 };
         let of = |n: f64, all: f64| (n + EVEN / BUCKETS as f64) / (all + EVEN) * all;
-        let all: f64 = counts.iter().map(|count| f64::from(*count)).sum();
         let n = f64::from(counts[bucket]);
         let [others, with] = [of((n - share).max(0.0), (all - share).max(0.0)), of(n, all)];
         self.density(link) * others / with.max(f64::MIN_POSITIVE)
@@ -222,12 +224,18 @@ fn lasts(events: &[Event], makers: &FxHashMap<u32, Made>) -> FxHashMap<Class, u6
             late.requests.insert(r.id);
         }
     }
+    let mut mostly: FxHashMap<Class, [f64; 2]> = FxHashMap::default();
+    for ((request, _), late) in &late {
+        let [after, all] = mostly.entry(*request).or_default();
+        (*after, *all) = (*after + late.begins.n, *all + late.calls);
+    }
     let call_ns = durations.quantile(LONG_CALL, durations.n).map_or(0.0, |bucket| start_of_bucket(bucket + 1));
     let mut lasts: FxHashMap<Class, u64> = FxHashMap::default();
     for ((request, _), Late { calls, begins, says, requests }) in late {
         let least = (LATE_SHARE_OF_REQUESTS * answers.get(&request).copied().unwrap_or_default()).max(FEW);
         let are_few = (requests.len() as f64) < least || begins.n < LATE_SHARE * calls;
-        if are_few || says < TELLING_EACH * begins.n {
+        let [after, all] = mostly.get(&request).copied().unwrap_or_default();
+        if are_few || after < MOSTLY_LATE * all || says < TELLING_EACH * begins.n {
             continue;
         }
         let Some(bucket) = begins.quantile(BEGUN, begins.n) else { continue };
