@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
 use std::path::Path;
-use wirespan_capture::packet::{Filter, PacketOptions};
+use wirespan_capture::packet::{Filter, Headers, PacketOptions};
 use wirespan_model::packet::{Point, Route, Sighting, NOT_IP};
 use wirespan_model::plain;
 
@@ -49,6 +49,9 @@ impl Recorded {
         netns: &[String],
         subject: Option<&Subject>,
     ) -> Result<Self> {
+        if options.filter.headers == Headers::Outer {
+            bail!("filter.headers: `outer`: of a packet in a tunnel, only the inner headers are recorded");
+        }
         let file = std::fs::File::open(path).with_context(|| format!("recorded packets {}", path.display()))?;
         let mut all = Recorded::default();
         let marks = options.marks.iter().map(|mark| mark.function.as_str());

@@ -53,6 +53,7 @@ mod packet_named;
 mod packet_tc;
 mod packet_traces;
 mod packet_translated;
+mod packet_tunnel;
 mod packets;
 mod patience;
 mod plugin;

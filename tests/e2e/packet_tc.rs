@@ -2,7 +2,7 @@
 
 use crate::harness::{has, skip, wirespan, within, Running, WIRESPAN};
 use crate::packet_actions::{COUNTER, FLOOD};
-use crate::packets::{bridged, made, of_kind, ready, to_port, traced, way, CLIENT, SERVER};
+use crate::packets::{bridged, made, of_kind, ready, to_port, traced, traced_with, way, CLIENT, SERVER};
 use crate::spaces::Spaces;
 use serde_json::Value;
 use std::time::Duration;
@@ -128,4 +128,58 @@ fn programs_of_devices_are_gone_if_wirespan_is_killed() {
     let done = wirespan(&["packet", file.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(!done.status.success() && said.contains("no chosen namespace has such a device"), "{said}");
+}
+
+/// The lines of `tc` about the queueing discipline and the filters of a device.
+fn filters(spaces: &Spaces, space: usize, device: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for words in [["qdisc", "show"], ["filter", "show"]] {
+        for way in
+            [None, Some("ingress"), Some("egress")].into_iter().filter(|way| way.is_some() == (words[0] == "filter"))
+        {
+            let all: Vec<&str> = ["tc"].into_iter().chain(words).chain(["dev", device]).chain(way).collect();
+            lines.extend(spaces.inside(space, &all).unwrap().lines().map(str::to_owned));
+        }
+    }
+    lines.retain(|line| line.contains("clsact") || line.contains("packet_"));
+    lines
+}
+
+#[test]
+fn a_kernel_without_tcx_has_filters_of_clsact_which_are_taken_away() {
+    let test = "a_kernel_without_tcx_has_filters_of_clsact_which_are_taken_away";
+    if !ready(test) || !has(test, &["tc"]) {
+        return;
+    }
+    let Some(spaces) = made(test, bridged("xo")) else { return };
+    // At one of the devices somebody else has a filter. It stays.
+    for other in [
+        ["qdisc", "add", "dev", "eth0", "clsact"].as_slice(),
+        &["filter", "add", "dev", "eth0", "egress", "matchall", "action", "pass"],
+    ] {
+        let words: Vec<&str> = ["tc"].into_iter().chain(other.iter().copied()).collect();
+        if let Err(why) = spaces.inside(1, &words) {
+            return skip(test, &format!("this kernel has no clsact: {why}"));
+        }
+    }
+    let _counter = spaces.python(1, COUNTER, &["10.214.1.2", "7175"]);
+    let program = "filter: {protocol: udp, port: 7175}\nwhere: [{tc: eth0}]\naction: [count]\n";
+    let (lines, said) = traced_with(&[("WIRESPAN_TEST_NO_TCX", "1")], &spaces, &[0, 1], program, || {
+        let at = filters(&spaces, 0, "eth0");
+        for wanted in ["clsact", "packet_ingress", "packet_egress"] {
+            assert!(at.iter().any(|line| line.contains(wanted)), "{wanted}: {at:?}");
+        }
+        spaces.inside(0, &["python3", "-c", FLOOD, "10.214.1.2", "7175", "500", "300", "7176"]).unwrap();
+    });
+    let at = |point: &str, space: usize| (format!("{point} eth0 in {}", spaces.name(space)), 500, 150_000);
+    let mut seen = counts(&lines);
+    seen.sort();
+    let mut wanted = vec![at("egress", 0), at("ingress", 1)];
+    wanted.sort();
+    assert_eq!(seen, wanted, "{said}");
+    assert_eq!(filters(&spaces, 0, "eth0"), Vec::<String>::new(), "what was made is gone");
+    let left = filters(&spaces, 1, "eth0");
+    assert!(left.len() == 1 && left[0].contains("clsact"), "what was there stays: {left:?}");
+    let other = spaces.inside(1, &["tc", "filter", "show", "dev", "eth0", "egress"]).unwrap();
+    assert!(other.contains("matchall"), "{other}");
 }

@@ -105,12 +105,23 @@ pub(crate) fn bridged(tag: &str) -> Result<Spaces, String> {
 
 /// Runs a packet program while `work` runs. Returns its JSON lines and what it says on stderr.
 pub(crate) fn traced(spaces: &Spaces, chosen: &[usize], program: &str, work: impl FnOnce()) -> (Vec<Value>, String) {
+    traced_with(&[], spaces, chosen, program, work)
+}
+
+/// As [`traced`], with these variables of its environment.
+pub(crate) fn traced_with(
+    environment: &[(&str, &str)],
+    spaces: &Spaces,
+    chosen: &[usize],
+    program: &str,
+    work: impl FnOnce(),
+) -> (Vec<Value>, String) {
     let folder = tempfile::tempdir().unwrap();
     let file: PathBuf = folder.path().join("program.yaml");
     std::fs::write(&file, program).unwrap();
     let mut args = vec!["packet", file.to_str().unwrap(), "--format", "json", "--for", "60s", "--netns"];
     args.extend(chosen.iter().map(|n| spaces.name(*n)));
-    let mut running = Running::start(WIRESPAN, &args);
+    let mut running = Running::start_with(environment, WIRESPAN, &args);
     let said = running.wait_for("packets are seen");
     let stdout = reader(running.0.stdout.take());
     work();
@@ -258,30 +269,6 @@ fn a_drop_in_a_queue_is_told_with_its_reason_and_its_retransmission() {
     assert_eq!(packets, resent + journeys.iter().filter(in_vain).count() as u64, "{drops:?} {said}");
     assert!(journeys.iter().any(|j| j["attempt"] == 2 && way(j).contains(&"receive eth0".to_string())));
     assert!(journeys.iter().any(|j| j["dropped"]["resent_after_ns"].as_u64().is_some_and(|ns| ns > 0)));
-}
-
-#[test]
-fn a_datagram_is_followed_through_a_tunnel() {
-    let test = "a_datagram_is_followed_through_a_tunnel";
-    if !ready(test) {
-        return;
-    }
-    let Some(spaces) = made(test, Spaces::tunnelled("pv")) else { return };
-    let _echo = spaces.python(1, ECHO, &["10.216.1.2", "7006"]);
-    let program = "filter: {protocol: udp, port: 7006}\naction: [journeys]\n";
-    let (lines, said) = traced(&spaces, &[0, 1], program, || {
-        spaces.inside(0, &["python3", "-c", PINGS, "10.216.1.2", "7006", "100"]).unwrap();
-    });
-    let journeys = to_port(&lines, 7006, 60);
-    assert_eq!(journeys.len(), 100, "{said}");
-    for journey in journeys {
-        // The kernel has no tracepoint where it copies a short datagram to its reader.
-        let all = ["queue vx", "xmit vx", "queue u0", "xmit u0", "receive u0", "receive vx"].map(str::to_owned);
-        assert_eq!(way(journey), all);
-        let tunnels: Vec<_> = journey["steps"].as_array().unwrap().iter().map(|s| s["tunnel"].clone()).collect();
-        let expected = ["none", "none", "vxlan", "vxlan", "vxlan", "none"];
-        assert_eq!(tunnels, expected.map(Value::from));
-    }
 }
 
 #[test]

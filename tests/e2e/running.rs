@@ -43,7 +43,17 @@ pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(program: &str, args: &[S]) -> Self {
+        Running::start_with(&[], program, args)
+    }
+
+    /// With these variables of its environment, beside those of the test.
+    pub(crate) fn start_with<S: AsRef<std::ffi::OsStr>>(
+        environment: &[(&str, &str)],
+        program: &str,
+        args: &[S],
+    ) -> Self {
         let mut command = Command::new(program);
+        command.envs(environment.iter().copied());
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running(command.spawn().unwrap())
     }

@@ -18,6 +18,7 @@ mod inject;
 mod load;
 mod memory;
 pub mod mirror;
+mod netlink;
 mod netns;
 mod object;
 mod on_demand;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_norway::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wirespan_capture::packet::Net;
+use wirespan_capture::packet::{Headers, Net};
 
 /// A value, or a list of values.
 #[derive(Clone, Debug, Deserialize)]
@@ -49,6 +49,7 @@ pub(super) struct FilterKeys {
     pub(super) destination_port: Written<u16>,
     #[serde(default)]
     pub(super) tcp_flags: Vec<Flag>,
+    pub(super) headers: Option<OfTunnel>,
     pub(super) trace: Option<String>,
     pub(super) service: Option<String>,
     pub(super) endpoint: Option<String>,
@@ -65,6 +66,7 @@ impl FilterKeys {
             ("source_port", self.source_port.0 != 0),
             ("destination_port", self.destination_port.0 != 0),
             ("tcp_flags", !self.tcp_flags.is_empty()),
+            ("headers", self.headers.is_some()),
             ("trace", self.trace.is_some()),
             ("service", self.service.is_some()),
             ("endpoint", self.endpoint.is_some()),
@@ -76,6 +78,23 @@ impl FilterKeys {
             ("workload", self.workload.is_some()),
         ];
         (used(&needs_ip), used(&needs_address))
+    }
+}
+
+/// Which headers of a packet in a tunnel the filter is about.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OfTunnel {
+    Outer,
+    Inner,
+}
+
+impl From<OfTunnel> for Headers {
+    fn from(which: OfTunnel) -> Headers {
+        match which {
+            OfTunnel::Outer => Headers::Outer,
+            OfTunnel::Inner => Headers::Inner,
+        }
     }
 }
 

@@ -135,6 +135,16 @@ fn kinds_of_frames_have_no_keys_of_ip() {
 }
 
 #[test]
+fn a_filter_names_the_headers_of_a_packet_in_a_tunnel() {
+    let headers = |text: &str| Program::parse(text).expect("valid").options(&[]).expect("valid").filter.headers;
+    assert_eq!(headers("filter: {headers: outer, port: 80}"), Headers::Outer);
+    assert_eq!(headers("filter: {headers: inner, port: 80}"), Headers::Inner);
+    assert_eq!(headers("filter: {port: 80}"), Headers::Either);
+    let wrong = Program::parse("filter: {headers: iner}").expect_err("wrong");
+    assert_eq!(format!("{wrong:#}"), "line 1: unknown value `iner`; did you mean `inner`?");
+}
+
+#[test]
 fn globals_are_put_where_they_are_used() {
     let text = "globals:\n  web: 10.0.0.1\n  api_port: 8080\n  spots: [queue, xmit]\n\
                 filter: {address: $web, port: $api_port, service: 'a$$b'} # $not_this\nwhere: $spots\n";

@@ -35,6 +35,13 @@ enum ws_packet_tunnel {
 	WS_T_IPIP = 4,
 };
 
+/* Of a packet in a tunnel, the headers that must be those of the filter. */
+enum ws_packet_headers {
+	WS_H_EITHER = 0,
+	WS_H_OUTER = 1,
+	WS_H_INNER = 2,
+};
+
 enum ws_packet_counter {
 	WS_K_TAKEN = 0,	     /* records that were selected */
 	WS_K_LOST = 1,	     /* of these, found no room in the ring */

@@ -281,7 +281,7 @@ static __always_inline bool parse(struct ws_packet *p, struct sk_buff *skb, __u6
 		count(WS_K_UNREADABLE);
 		return false;
 	}
-	chosen = is_chosen(p, skb);
+	chosen = (inner == NO_INNER || which_headers != WS_H_INNER) && is_chosen(p, skb);
 	if (inner == NO_INNER)
 		return chosen;
 	tunnel = p->tunnel;
@@ -292,7 +292,7 @@ static __always_inline bool parse(struct ws_packet *p, struct sk_buff *skb, __u6
 		return false;
 	}
 	p->tunnel = tunnel;
-	return chosen || is_chosen(p, skb);
+	return chosen || (which_headers != WS_H_OUTER && is_chosen(p, skb));
 }
 
 #endif

@@ -45,6 +45,7 @@ const volatile __u16 either_port = 0;
 const volatile __u8 only_protocol = 0;
 const volatile __u8 any_of_flags = 0;
 const volatile __u16 only_ether_type = 0;
+const volatile __u8 which_headers = WS_H_EITHER;
 const volatile __u32 device_count = 0;
 const volatile __u64 device_names[2 * WS_MAX_DEVICES] = {};
 const volatile __u32 one_flow_of = 0;

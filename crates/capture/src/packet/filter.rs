@@ -1,5 +1,6 @@
 //! Which packets are told.
 
+use crate::wire::contract::{WS_H_EITHER, WS_H_INNER, WS_H_OUTER};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Addresses that share their first bits.
@@ -55,6 +56,18 @@ impl Net {
     }
 }
 
+/// Of a packet in a tunnel, the headers that must be those of the filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Headers {
+    /// Those around the tunnel, or those within.
+    #[default]
+    Either = WS_H_EITHER as isize,
+    /// Those around the tunnel.
+    Outer = WS_H_OUTER as isize,
+    /// Those within.
+    Inner = WS_H_INNER as isize,
+}
+
 /// What a packet must have. What is left at its default is not asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -76,6 +89,8 @@ pub struct Filter {
     pub tcp_flags: u8,
     /// The kind of Ethernet frame; with others than those of IPv4 and IPv6, only devices and drops see any.
     pub ether_type: u16,
+    /// Which headers are looked at.
+    pub headers: Headers,
     /// One of these is the sender or the receiver.
     pub hosts: Vec<IpAddr>,
     /// One of these devices, at points that know the device.

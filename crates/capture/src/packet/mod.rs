@@ -4,15 +4,16 @@
 //! when it is dropped. Each program is optional. A point that the kernel refuses is missing from the answer, and is
 //! told by [`Packets::missing`].
 
+mod clsact;
+mod devices;
 mod filter;
 mod named;
 mod record;
 mod stack;
-mod tcx;
 
-pub use filter::{Filter, Net};
+pub use devices::Device;
+pub use filter::{Filter, Headers, Net};
 pub use named::Mark;
-pub use tcx::Device;
 
 use crate::clock::Clock;
 use crate::error::{bpf, clear_log, failed_program, listen_to_libbpf, reason, CaptureError};
@@ -91,7 +92,7 @@ pub struct PacketOptions {
 pub struct Packets {
     links: Vec<Link>,
     /// Programs of chosen devices.
-    device_links: Vec<OwnedFd>,
+    device_links: Vec<devices::Attached>,
     ring: Ring,
     skel: PacketSkel<'static>,
     clock: Clock,
@@ -124,6 +125,7 @@ fn open(options: &PacketOptions, programs: &[&str]) -> Result<OpenPacketSkel<'st
             words.copy_from_slice(&record::device_words(name));
         }
         rodata.only_ether_type = filter.ether_type;
+        rodata.which_headers = filter.headers as u8;
         rodata.only_hosts = !filter.hosts.is_empty();
         rodata.snap_bytes = options.snap.min(MAX_SNAP);
         rodata.with_stack = options.stack;
@@ -191,7 +193,7 @@ impl Packets {
                 missing.push((*point, format!("it has no tracepoint {tracepoint}")));
             }
         }
-        programs.extend(tcx::PROGRAMS.iter().filter(|(point, _)| options.points.contains(point)));
+        programs.extend(devices::PROGRAMS.iter().filter(|(point, _)| options.points.contains(point)));
         let named = Named::of(options, &btf)?;
         programs.extend(named.programs());
         let mut skel = loop {
@@ -232,11 +234,12 @@ impl Packets {
             let attached = match point {
                 Point::Function | Point::Mark => named.attach(*point, &program)?,
                 Point::Egress | Point::Ingress => {
-                    let found = tcx::attach(*point, program.as_fd().as_raw_fd(), &options.devices);
-                    device_links.extend(found.map_err(|why| {
-                        let point = point.as_str();
-                        CaptureError::Config(format!("`where`: `tc`: {point}: {why} (it needs Linux 6.6)"))
-                    })?);
+                    let by_tcx = devices::is_there(&btf);
+                    let found = devices::attach(*point, program.as_fd().as_raw_fd(), &options.devices, by_tcx);
+                    device_links
+                        .extend(found.map_err(|why| {
+                            CaptureError::Config(format!("`where`: `tc`: {}: {why}", point.as_str()))
+                        })?);
                     Vec::new()
                 }
                 _ => match program.attach() {

@@ -1,13 +1,11 @@
 //! The kernel's list of TCP sockets of a network namespace (`sock_diag(7)`). Unlike /proc, it has their cookies.
 
-use rustix::net::{netlink, recv, send, socket, AddressFamily, RecvFlags, SendFlags, SocketType};
+use crate::netlink::{self, u32_at};
+use rustix::net::netlink::SOCK_DIAG;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const TCP: u8 = 6;
 const LISTEN: u8 = 10;
 /// ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LISTEN.
@@ -35,49 +33,15 @@ pub(super) fn sockets() -> io::Result<Vec<Socket>> {
 }
 
 fn dump(family: u8, found: &mut Vec<Socket>) -> io::Result<()> {
-    let fd = socket(AddressFamily::NETLINK, SocketType::DGRAM, Some(netlink::SOCK_DIAG))?;
-    let mut request = Vec::with_capacity(72);
-    request.extend(72u32.to_ne_bytes());
-    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request.extend(NLM_F_REQUEST_DUMP.to_ne_bytes());
-    request.extend([0; 8]);
-    request.extend([family, TCP, 0, 0]);
+    let mut request = vec![family, TCP, 0, 0];
     request.extend(STATES.to_ne_bytes());
     request.extend([0; 48]);
-    send(&fd, &request, SendFlags::empty())?;
-    let mut buffer = vec![0u8; 64 << 10];
-    loop {
-        let (n, _) = recv(&fd, &mut buffer[..], RecvFlags::empty())?;
-        if n == 0 || read(buffer.get(..n).unwrap_or_default(), found)? {
-            return Ok(());
+    let mut each = |kind: u16, message: &[u8]| {
+        if kind == SOCK_DIAG_BY_FAMILY {
+            found.extend(one(message));
         }
-    }
-}
-
-fn u16_at(b: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(b.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(b: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(b.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// Reads one answer; true at the end of the list.
-fn read(mut answer: &[u8], found: &mut Vec<Socket>) -> io::Result<bool> {
-    while let (Some(length), Some(kind)) = (u32_at(answer, 0), u16_at(answer, 4)) {
-        let Some(message) = answer.get(16..length as usize) else { break };
-        match kind {
-            NLMSG_DONE => return Ok(true),
-            NLMSG_ERROR => {
-                let errno = u32_at(message, 0).unwrap_or(0) as i32;
-                return Err(io::Error::from_raw_os_error(-errno));
-            }
-            SOCK_DIAG_BY_FAMILY => found.extend(one(message)),
-            _ => {}
-        }
-        answer = answer.get((length as usize).next_multiple_of(4)..).unwrap_or_default();
-    }
-    Ok(false)
+    };
+    netlink::list(Some(SOCK_DIAG), SOCK_DIAG_BY_FAMILY, &request, &mut each)
 }
 
 /// `struct inet_diag_msg`.
@@ -120,17 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_answer_is_no_panic() {
-        let mut message = vec![0u8; 88];
-        message[..4].copy_from_slice(&88u32.to_ne_bytes());
-        message[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        message[16] = 2;
-        for n in 0..message.len() {
-            let mut found = Vec::new();
-            assert!(!read(&message[..n], &mut found).expect("no error") && found.is_empty());
-        }
-        let mut found = Vec::new();
-        let _ = read(&message, &mut found);
-        assert_eq!(found.len(), 1);
+    fn a_short_message_is_no_socket() {
+        let mut message = vec![0u8; 72];
+        message[0] = 2;
+        assert!((0..message.len()).all(|n| one(&message[..n]).is_none()));
+        assert!(one(&message).is_some());
     }
 }

@@ -1,13 +1,15 @@
-//! Programs of chosen devices (tcx, Linux 6.6). The kernel takes them away when their descriptor is closed, also if
-//! this process is killed.
+//! Programs of chosen devices: by tcx (Linux 6.6), which the kernel takes away when their descriptor is closed, also if
+//! this process is killed; on an older kernel by `clsact`.
 
+use super::clsact;
 use crate::netns;
+use libbpf_rs::btf::{types::Struct, Btf};
 use libbpf_rs::libbpf_sys::{bpf_link_create, bpf_link_create_opts, BPF_TCX_EGRESS, BPF_TCX_INGRESS};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wirespan_model::packet::Point;
 
 /// A device of a network namespace.
@@ -22,14 +24,24 @@ pub struct Device {
 /// The points of such programs, each with its program.
 pub(super) const PROGRAMS: [(Point, &str); 2] = [(Point::Ingress, "packet_ingress"), (Point::Egress, "packet_egress")];
 
+/// An attached program. Dropping it detaches it.
+pub(super) enum Attached {
+    Tcx { _link: OwnedFd },
+    Clsact { _filter: clsact::Attached },
+}
+
+/// Whether the kernel has tcx. A test may ask for what stands in for it.
+pub(super) fn is_there(btf: &Btf<'_>) -> bool {
+    btf.type_by_name::<Struct<'_>>("tcx_entry").is_some() && std::env::var_os("WIRESPAN_TEST_NO_TCX").is_none()
+}
+
 /// Attaches a program of [`PROGRAMS`] to the devices that are there. A namespace need not have each of them; that none
 /// has any is an error.
-pub(super) fn attach(point: Point, program: RawFd, devices: &[Device]) -> io::Result<Vec<OwnedFd>> {
-    let way = if point == Point::Ingress { BPF_TCX_INGRESS } else { BPF_TCX_EGRESS };
+pub(super) fn attach(point: Point, program: RawFd, devices: &[Device], by_tcx: bool) -> io::Result<Vec<Attached>> {
     let mut links = Vec::new();
     for Device { netns, name } in devices {
         let told = |e: io::Error| io::Error::new(e.kind(), format!("{name} in {}: {e}", netns.display()));
-        links.extend(within(netns, name, program, way).map_err(told)?);
+        links.extend(within(netns, name, program, point, by_tcx).map_err(told)?);
     }
     if links.is_empty() {
         return Err(io::Error::other("no chosen namespace has such a device"));
@@ -38,15 +50,20 @@ pub(super) fn attach(point: Point, program: RawFd, devices: &[Device]) -> io::Re
 }
 
 /// A device is known by its number, which counts in its own namespace.
-fn within(space: &PathBuf, name: &str, program: RawFd, way: u32) -> io::Result<Option<OwnedFd>> {
+fn within(space: &Path, name: &str, program: RawFd, point: Point, by_tcx: bool) -> io::Result<Option<Attached>> {
     let name = CString::new(name)?;
-    netns::within(File::open(space)?, move || {
+    let space = File::open(space)?;
+    let kept = space.try_clone()?;
+    netns::within(space, move || {
         // SAFETY: `name` is a text that ends with a zero, and outlives the call.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        match i32::try_from(index) {
-            Ok(1..) => link(program, index as RawFd, way).map(Some),
-            _ => Ok(None),
+        let Ok(device @ 1..) = RawFd::try_from(index) else { return Ok(None) };
+        if !by_tcx {
+            let filter = clsact::attach(kept, program, device, point)?;
+            return Ok(Some(Attached::Clsact { _filter: filter }));
         }
+        let way = if point == Point::Ingress { BPF_TCX_INGRESS } else { BPF_TCX_EGRESS };
+        Ok(Some(Attached::Tcx { _link: link(program, device, way)? }))
     })
 }
 
