@@ -23,8 +23,6 @@ use wirespan_capture::packet::{PacketOptions, Packets};
 use wirespan_journey::KNOWN_AFTER_S;
 use wirespan_model::packet::Sighting;
 
-/// How often the ring is read, and the journeys are told.
-const DRAIN_EVERY: Duration = Duration::from_millis(5);
 pub(super) const TELL_EVERY: Duration = Duration::from_secs(1);
 pub(super) const NOTHING_FITTED: &str =
     "no packet fitted: look at the addresses, ports, devices and namespaces of the filter";
@@ -232,7 +230,7 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
         if ends || written.is_err() {
             break;
         }
-        std::thread::sleep(DRAIN_EVERY);
+        std::thread::sleep(packets.rest());
     }
     if let Some(copy) = copy {
         copy.finish().context("writing the pcapng file")?;

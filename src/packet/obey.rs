@@ -22,8 +22,6 @@ use wirespan_view::fleet::FleetState;
 use wirespan_view::packets::PacketsView;
 use wirespan_view::{WhyOrder, WhySource};
 
-/// How often the ring is read.
-const DRAIN_EVERY: Duration = Duration::from_millis(5);
 /// How often a thread without a program looks whether it should end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often the server is told something.
@@ -156,7 +154,7 @@ struct Agent {
 impl Agent {
     fn run(mut self, orders: &Receiver<Order>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            match orders.recv_timeout(if self.running.is_some() { DRAIN_EVERY } else { LOOK_EVERY }) {
+            match orders.recv_timeout(self.running.as_ref().map_or(LOOK_EVERY, |running| running.run.rest())) {
                 Ok(order) => self.obey(&order),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

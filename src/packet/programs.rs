@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 use wirespan_view::packets::{PacketsState, PacketsView};
 use wirespan_view::{PacketOrder, PacketSource, Whose};
 
-/// How often the ring is read, and the tables are made anew.
-const DRAIN_EVERY: Duration = Duration::from_millis(5);
 const SHOW_EVERY: Duration = Duration::from_millis(500);
 /// How often a thread without a program looks whether it should end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -94,7 +92,7 @@ fn run(orders: &Receiver<Order>, stop: &AtomicBool, shown: &Mutex<Arc<PacketsVie
     let mut running: Option<Run> = None;
     let mut told = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        let order = orders.recv_timeout(if running.is_some() { DRAIN_EVERY } else { LOOK_EVERY });
+        let order = orders.recv_timeout(running.as_ref().map_or(LOOK_EVERY, Run::rest));
         let answer = match order {
             Ok(Order { program: Some(ordered), answer }) => {
                 let done = match &mut running {

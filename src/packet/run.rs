@@ -112,6 +112,11 @@ impl Run {
         ends
     }
 
+    /// How long to wait until the next [`Run::turn`].
+    pub(super) fn rest(&self) -> Duration {
+        self.taps.rest()
+    }
+
     fn take(&mut self, mut seen: Vec<Sighting>) {
         if let Some(skew) = self.skew {
             seen.iter_mut().for_each(|s| s.time_ns = skew.shown(s.time_ns));

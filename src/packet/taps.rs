@@ -7,8 +7,22 @@ use wirespan_model::packet::Sighting;
 
 /// A program of the kernel that has begun is over after this time, and its record is in the ring.
 const SETTLED: Duration = Duration::from_millis(20);
+/// Time between two reads of a ring: while many packets come, and otherwise. Each read interrupts what runs.
+const BUSY: Duration = Duration::from_millis(5);
+const IDLE: Duration = Duration::from_millis(40);
+/// So many sightings of one read are many. The ring has room for a hundred times as many.
+const MANY: usize = 1_000;
 /// So many reads take all that a ring can hold.
 const RINGS: usize = 4;
+
+/// How long to wait for the next read of a ring, if this one took so many sightings.
+pub(super) fn rest(taken: usize) -> Duration {
+    if taken > MANY {
+        BUSY
+    } else {
+        IDLE
+    }
+}
 
 /// Attached programs.
 pub(crate) struct Taps {
@@ -20,13 +34,14 @@ pub(crate) struct Taps {
     missed: u64,
     seen: Vec<Sighting>,
     read_up_to_ns: u64,
+    rest: Duration,
 }
 
 impl Taps {
     /// Attaches the programs; packets are seen when it returns.
     pub(crate) fn open(options: &PacketOptions) -> Result<Self> {
         let packets = Packets::open(options)?;
-        Ok(Taps { packets, from_ns: 0, before: Vec::new(), missed: 0, seen: Vec::new(), read_up_to_ns: 0 })
+        Ok(Taps { packets, from_ns: 0, before: Vec::new(), missed: 0, seen: Vec::new(), read_up_to_ns: 0, rest: BUSY })
     }
 
     /// Puts the programs for `options` in the place of these, and appends what is left of what these saw. `prepare`
@@ -65,15 +80,23 @@ impl Taps {
     /// Appends what was seen since the last call, without waiting. More may come than is handled: it takes what was in
     /// the ring, and ends.
     pub(crate) fn drain(&mut self, into: &mut Vec<Sighting>) {
+        let mut taken = 0;
         for _ in 0..RINGS {
             let now_ns = self.packets.time();
             let more = self.packets.drain(&mut self.seen);
+            taken += self.seen.len();
+            self.rest = rest(taken);
             into.extend(self.seen.drain(..).filter(|s| s.time_ns >= self.from_ns));
             if !more {
                 self.read_up_to_ns = now_ns;
                 return;
             }
         }
+    }
+
+    /// How long to wait until the next [`Taps::drain`].
+    pub(crate) fn rest(&self) -> Duration {
+        self.rest
     }
 
     /// What was seen up to this time has been read, Unix ns.

@@ -7,6 +7,7 @@
 //! ```
 
 use super::offer::{Offered, Words};
+use super::taps::rest;
 use super::{hops, Names, Offer};
 use crate::config;
 use crate::counters::Counters;
@@ -30,8 +31,6 @@ use wirespan_model::{Span, TapSide};
 /// Where packets are seen. Points of sockets say nothing of devices.
 const POINTS: [Point; 4] = [Point::Queue, Point::Xmit, Point::Receive, Point::Drop];
 const RING_BYTES: u32 = 16 << 20;
-/// How often the ring is read.
-const DRAIN_EVERY: Duration = Duration::from_millis(10);
 const EACH_SECOND: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// After a span ends, its packets are in the ring. The span of the asking end goes first, because it knows more.
@@ -191,7 +190,7 @@ impl WatchThread {
         loop {
             let ends = stop.load(Ordering::Relaxed);
             self.take_spans();
-            self.take_packets();
+            let taken = self.take_packets();
             self.tell(ends, out);
             if ends || second.elapsed() >= EACH_SECOND {
                 second = Instant::now();
@@ -200,7 +199,7 @@ impl WatchThread {
             if ends {
                 return;
             }
-            std::thread::sleep(DRAIN_EVERY);
+            std::thread::sleep(rest(taken));
         }
     }
 
@@ -233,11 +232,13 @@ impl WatchThread {
         }
     }
 
-    /// Reads the ring once. What comes meanwhile is read next time, so that spans are told under a flood, too.
-    fn take_packets(&mut self) {
+    /// Reads the ring once. What comes meanwhile is read next time, so that spans are told under a flood, too. Returns
+    /// how many sightings it took.
+    fn take_packets(&mut self) -> usize {
         let mut seen = Vec::new();
         self.packets.drain(&mut seen);
         seen.iter().for_each(|s| self.joiner.add(s));
+        seen.len()
     }
 
     /// Tells the devices of the spans that are due, or of all.

@@ -48,6 +48,7 @@ enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_USER_STACK = 1U << 8,
 	BPF_F_CLONE = 1U << 9,
+	BPF_F_MMAPABLE = 1U << 10,
 	BPF_F_INNER_MAP = 1U << 12,
 };
 
@@ -220,6 +221,7 @@ struct sk_buff {
 	__u16 transport_header;
 	__u16 network_header;
 	__u16 mac_header;
+	__u32 tail;
 	unsigned char *head;
 	unsigned char *data;
 	unsigned long _nfct;

@@ -1,8 +1,14 @@
 //! Boxes: maps of one place, for a table that is made when the kernel programs need it (`WS_TABLE` in bpf/core/maps.h).
 
-use libbpf_rs::libbpf_sys::{bpf_map_create_opts, BPF_F_INNER_MAP};
+use crate::ring::Mapping;
+use libbpf_rs::libbpf_sys::{bpf_map_create_opts, BPF_F_INNER_MAP, BPF_F_MMAPABLE};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use rustix::mm::ProtFlags;
+use rustix::param::page_size;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::sync::atomic::{fence, Ordering};
 
 /// The one place of a box.
 pub(crate) const PLACE: [u8; 4] = 0u32.to_ne_bytes();
@@ -49,7 +55,41 @@ pub(crate) fn make_table(
 
 /// Makes an array in a box (`WS_BOXED_ARRAY`); `size`: of a value, bytes.
 pub(crate) fn make_array(of: &impl MapCore, name: &str, size: u32, entries: u32) -> libbpf_rs::Result<MapHandle> {
-    make(of, MapType::Array, name, (4, size), entries, BPF_F_INNER_MAP)
+    make(of, MapType::Array, name, (4, size), entries, BPF_F_INNER_MAP | BPF_F_MMAPABLE)
+}
+
+/// An array that is read in place. Its entries begin with a number by which they take turns: entry `number % entries`
+/// has it, and 0 while the kernel writes.
+pub(crate) struct Shown {
+    mapping: Mapping,
+    size: usize,
+    entries: u32,
+}
+
+impl Shown {
+    /// Maps a table of [`make_array`]; `size`: of a value, bytes.
+    pub(crate) fn of(table: BorrowedFd<'_>, size: u32, entries: u32) -> io::Result<Shown> {
+        let size = size.next_multiple_of(8) as usize;
+        let length = (size * entries as usize).next_multiple_of(page_size());
+        Ok(Shown { mapping: Mapping::new(table, ProtFlags::READ, 0, length)?, size, entries })
+    }
+
+    /// Appends these bytes of the entry that has this number. Appends nothing, and returns false, if it has another one
+    /// by now.
+    pub(crate) fn read(&self, number: u64, part: Range<usize>, into: &mut Vec<u8>) -> bool {
+        let entry = (number % u64::from(self.entries)) as usize * self.size;
+        let before = into.len();
+        if self.mapping.position(entry).load(Ordering::Acquire) == number {
+            self.mapping.copy(entry + part.start, part.len(), into);
+            // What was copied was read before the number is read again.
+            fence(Ordering::Acquire);
+            if self.mapping.position(entry).load(Ordering::Relaxed) == number {
+                return true;
+            }
+        }
+        into.truncate(before);
+        false
+    }
 }
 
 /// Puts a table into a box in place of another one, with the entries of that.
@@ -67,5 +107,30 @@ fn copy(from: &MapHandle, to: &MapHandle, flags: MapFlags) {
         if let Ok(Some(value)) = from.lookup(&key, MapFlags::ANY) {
             let _ = to.update(&key, &value, flags);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
+
+    #[test]
+    fn an_entry_that_is_being_written_or_was_given_to_another_number_is_not_read() {
+        let table = rustix::fs::memfd_create("table", rustix::fs::MemfdFlags::CLOEXEC).map(File::from).expect("memory");
+        table.set_len(page_size() as u64).expect("room");
+        let shown = Shown::of(table.as_fd(), 20, 4).expect("mapped");
+        let write = |entry: u64, number: u64, bytes: &[u8]| {
+            table.write_all_at(&number.to_ne_bytes(), entry * 24).expect("written");
+            table.write_all_at(bytes, entry * 24 + 8).expect("written");
+        };
+        write(1, 5, b"five");
+        write(2, 0, b"none");
+        let mut all = b"before ".to_vec();
+        assert!(shown.read(5, 8..12, &mut all));
+        assert_eq!(all, b"before five");
+        assert!([1, 2, 6, 9].iter().all(|number| !shown.read(*number, 8..12, &mut all)), "none has these");
+        assert_eq!(all, b"before five");
     }
 }

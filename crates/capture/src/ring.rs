@@ -124,7 +124,8 @@ impl Mapping {
         unsafe { self.address.as_ptr().cast::<u8>().add(offset) }
     }
 
-    fn position(&self, offset: usize) -> &AtomicU64 {
+    /// A number that the kernel writes as one word; `offset` is a multiple of eight.
+    pub(crate) fn position(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: the word is mapped as long as `self` lives, it is aligned (mappings begin with a page), and the
         // kernel writes it as one word.
         unsafe { &*self.at(offset, 8).cast() }
@@ -135,6 +136,18 @@ impl Mapping {
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: as in `position`.
         unsafe { &*self.at(offset & !7, 4).cast() }
+    }
+
+    /// Appends bytes that the kernel may change meanwhile: they are worth something only if a number beside them says
+    /// that it did not.
+    pub(crate) fn copy(&self, offset: usize, length: usize, into: &mut Vec<u8>) {
+        into.reserve(length);
+        let (from, at) = (self.at(offset, length), into.len());
+        // SAFETY: `from` has so many bytes, and so has the room that was just reserved. Any byte is a valid one.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().add(at), length);
+            into.set_len(at + length);
+        }
     }
 
     pub(crate) fn bytes(&self, offset: usize, length: usize) -> &[u8] {

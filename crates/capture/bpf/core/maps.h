@@ -83,12 +83,12 @@ static __always_inline long remember(void *map, const void *key, const void *val
 	} name##_shape SEC(".maps");                                                                    \
 	WS_BOX(name)
 
-/* An array in a box, with as many entries as user space gives it (boxes::make_array()). */
+/* An array in a box, with as many entries as user space gives it (boxes::make_array()). User space may map it. */
 #define WS_BOXED_ARRAY(name, value_type)                                                             \
 	struct name##_table {                                                                        \
 		__uint(type, BPF_MAP_TYPE_ARRAY);                                                    \
 		__uint(max_entries, 1);                                                              \
-		__uint(map_flags, BPF_F_INNER_MAP);                                                  \
+		__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);                                 \
 		__uint(key_size, sizeof(__u32)); /* clang only declares types that are named here */ \
 		__uint(value_size, sizeof(value_type));                                              \
 	};                                                                                           \

@@ -72,6 +72,13 @@ struct l4_header {
 	__be32 rest;
 };
 
+/*
+ * A field of a packet. Of a packet that the verifier knows as such (`known`), it is read at once; of another one, it is
+ * copied, which takes much longer. Addresses are always copied: since Linux 6.17 the verifier takes skb->data for a
+ * pointer, which a global function does not accept.
+ */
+#define SKB(known, skb, field) ((known) ? (skb)->field : BPF_CORE_READ(skb, field))
+
 /* Bytes that lie behind the linear part of a packet are not read. */
 static __always_inline bool take(void *to, __u32 n, __u64 at, __u64 end)
 {

@@ -33,9 +33,9 @@ int packet_function(struct pt_regs *ctx)
 		fill_device(&p, dev);
 	else
 		p.netns = BPF_CORE_READ(skb, sk, __sk_common.skc_net.net, ns.inum);
-	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, false) || !chosen_device(&p))
+	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, false, false) || !chosen_device(&p))
 		return 0;
-	return tell(ctx, &p, skb);
+	return tell_of(ctx, &p, skb, false, true);
 }
 
 /* A program has come to a function. No filter but the namespace can say whether that has to do with a packet. */

@@ -259,7 +259,7 @@ static __always_inline bool is_chosen(const struct ws_packet *p, struct sk_buff 
 
 	if (chosen_header(p))
 		return true;
-	nfct = follows() ? connection_of(skb) : 0;
+	nfct = follows() ? connection_of(skb, false) : 0;
 	return nfct && chosen_before(p, nfct);
 }
 
@@ -270,8 +270,6 @@ static __always_inline bool parse(struct ws_packet *p, struct sk_buff *skb, __u6
 	bool chosen;
 	__u8 tunnel;
 
-	if (is_another(skb, at, end))
-		return false;
 	/* Before the headers are read: the sooner, the narrower are the bounds of the clocks of two hosts. */
 	if (p->point == WS_P_RECEIVE || p->point == WS_P_INGRESS)
 		p->time_ns = bpf_ktime_get_ns();

@@ -27,19 +27,19 @@ static __always_inline bool only_other_frames(void)
 	return only_ether_type && only_ether_type != ETH_P_IP && only_ether_type != ETH_P_IPV6;
 }
 
-/*
- * Headers from the linear part of the packet. Its addresses are read as numbers: since Linux 6.17 the verifier takes
- * skb->data for a pointer, which a global function does not accept.
- */
-static __always_inline bool parse_skb(struct ws_packet *p, struct sk_buff *skb, bool received)
+/* Headers from the linear part of the packet. `known`: as in SKB(). */
+static __always_inline bool parse_skb(struct ws_packet *p, struct sk_buff *skb, bool known, bool received)
 {
-	__u64 at = network_header(skb, received), end = linear_end(skb);
-	__u32 whole = BPF_CORE_READ(skb, len) + (__u32)((__u64)BPF_CORE_READ(skb, data) - at);
-	__u16 kind = bpf_ntohs(BPF_CORE_READ(skb, protocol));
+	__u64 at = network_header(skb, known, received), end = linear_end(skb, known, received, at);
+	__u16 kind = bpf_ntohs(SKB(known, skb, protocol));
+	__u32 whole = SKB(known, skb, len);
+	bool other = only_other_frames();
 
-	if (only_other_frames())
-		return kind == only_ether_type && parse_other(p, kind, at, whole, end);
-	return maybe_ip(kind) && parse(p, skb, at, whole, end);
+	if (other ? kind != only_ether_type : !maybe_ip(kind) || is_another(skb, known, at, end))
+		return false;
+	if (!received)
+		whole += (__u32)((__u64)BPF_CORE_READ(skb, data) - at);
+	return other ? parse_other(p, kind, at, whole, end) : parse(p, skb, at, whole, end);
 }
 
 /* Packets that wait in the queue for which this one is meant. */
@@ -61,7 +61,7 @@ static __always_inline int at_device(void *ctx, struct sk_buff *skb, __u8 point)
 	if (!dev)
 		return 0;
 	p.netns = dev->nd_net.net->ns.inum;
-	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, point == WS_P_RECEIVE))
+	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, true, point == WS_P_RECEIVE))
 		return 0;
 	fill_device(&p, dev);
 	if (!chosen_device(&p))
@@ -172,7 +172,7 @@ int BPF_PROG(packet_tcp, struct sock *sk, struct sk_buff *skb)
 {
 	struct ws_packet p = { .point = WS_P_TCP, .netns = netns_of_sock(sk) };
 
-	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, false))
+	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, true, false))
 		return 0;
 	return came_by_chosen_device(&p, skb, sk->__sk_common.skc_net.net) ? tell(ctx, &p, skb) : 0;
 }
@@ -210,7 +210,7 @@ int BPF_PROG(packet_copied, struct sk_buff *skb, int len)
 	p.netns = BPF_CORE_READ(net, ns.inum);
 	if (!chosen_netns(p.netns))
 		return 0;
-	if (!parse_skb(&p, skb, false) || !came_by_chosen_device(&p, skb, net))
+	if (!parse_skb(&p, skb, true, false) || !came_by_chosen_device(&p, skb, net))
 		return 0;
 	if (p.protocol == IPPROTO_TCP) {
 		take_interval(&p, skb);
@@ -255,7 +255,7 @@ static __always_inline int dropped(void *ctx, struct sk_buff *skb, const struct 
 		sk = skb->sk;
 		p.netns = sk ? netns_of_sock(sk) : 0;
 	}
-	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, false) || !chosen_device(&p))
+	if (!chosen_netns(p.netns) || !parse_skb(&p, skb, true, false) || !chosen_device(&p))
 		return 0;
 	return tell(ctx, &p, skb);
 }

@@ -17,17 +17,19 @@ struct packet_and_was {
 };
 
 /* Where the network header is. A device that receives has set skb->data to it. */
-static __always_inline __u64 network_header(struct sk_buff *skb, bool received)
+static __always_inline __u64 network_header(struct sk_buff *skb, bool known, bool received)
 {
 	if (received)
 		return (__u64)BPF_CORE_READ(skb, data);
-	return (__u64)BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header);
+	return (__u64)BPF_CORE_READ(skb, head) + SKB(known, skb, network_header);
 }
 
-/* The end of the linear part. */
-static __always_inline __u64 linear_end(struct sk_buff *skb)
+/* The end of the linear part of a packet whose network header is at `network`. */
+static __always_inline __u64 linear_end(struct sk_buff *skb, bool known, bool received, __u64 network)
 {
-	return (__u64)BPF_CORE_READ(skb, data) + BPF_CORE_READ(skb, len) - BPF_CORE_READ(skb, data_len);
+	if (received)
+		return network + SKB(known, skb, len) - SKB(known, skb, data_len);
+	return network + SKB(known, skb, tail) - SKB(known, skb, network_header);
 }
 
 /* Bytes of the link header before `at`: Ethernet, with up to two tags of VLAN. 0 if there is none, or an old one. */
@@ -42,7 +44,8 @@ static __always_inline __u32 link_len(struct sk_buff *skb, __u64 at)
 /* The headers end where the payload begins: parse.h has counted them. */
 static __always_inline void take_headers(struct packet_and_more *m, struct sk_buff *skb)
 {
-	__u64 at = network_header(skb, m->packet.point == WS_P_RECEIVE), end = linear_end(skb);
+	bool received = m->packet.point == WS_P_RECEIVE;
+	__u64 at = network_header(skb, false, received), end = linear_end(skb, false, received, at);
 	__u32 link = link_len(skb, at), n = link + m->packet.headers;
 
 	at -= link;
@@ -85,8 +88,11 @@ static __always_inline int tell_plain(struct ws_packet *p, __u64 nfct)
 	return 0;
 }
 
-/* `skb` may be NULL: then no headers are at hand. `stacks`: whether the kernel gives its stack to such a program. */
-static __always_inline int tell_of(void *ctx, struct ws_packet *p, struct sk_buff *skb, bool stacks)
+/*
+ * `skb` may be NULL: then no headers are at hand. `known`: as in SKB(). `stacks`: whether the kernel gives its stack to
+ * such a program.
+ */
+static __always_inline int tell_of(void *ctx, struct ws_packet *p, struct sk_buff *skb, bool known, bool stacks)
 {
 	struct packet_and_more *m;
 	struct ws_packet_was was = {};
@@ -95,7 +101,7 @@ static __always_inline int tell_of(void *ctx, struct ws_packet *p, struct sk_buf
 
 	if (!may_tell(p))
 		return 0;
-	nfct = connection_of(skb);
+	nfct = connection_of(skb, known);
 	if (!snap_bytes && !with_stack)
 		return tell_plain(p, nfct);
 	m = bpf_ringbuf_reserve(&packets, sizeof(*m), 0);
@@ -123,7 +129,7 @@ static __always_inline int tell_of(void *ctx, struct ws_packet *p, struct sk_buf
 
 static __always_inline int tell(void *ctx, struct ws_packet *p, struct sk_buff *skb)
 {
-	return tell_of(ctx, p, skb, true);
+	return tell_of(ctx, p, skb, true, true);
 }
 
 #endif

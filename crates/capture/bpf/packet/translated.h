@@ -88,16 +88,16 @@ __noinline int was_translated(const struct ws_packet *p, struct ws_packet_was *w
 	return moved || !came;
 }
 
-/* The connection by which conntrack knows the packet; 0 for none. */
-static __always_inline __u64 connection_of(struct sk_buff *skb)
+/* The connection by which conntrack knows the packet; 0 for none. `known`: as in SKB(). */
+static __always_inline __u64 connection_of(struct sk_buff *skb, bool known)
 {
 	if (!skb || !bpf_core_field_exists(skb->_nfct))
 		return 0;
-	return BPF_CORE_READ(skb, _nfct);
+	return SKB(known, skb, _nfct);
 }
 
 /* Whether the packet may be of a flow that is followed: a look without its headers. */
-static __always_inline bool may_be_followed(struct sk_buff *skb)
+static __always_inline bool may_be_followed(struct sk_buff *skb, bool known)
 {
 	__u64 ct;
 
@@ -105,7 +105,7 @@ static __always_inline bool may_be_followed(struct sk_buff *skb)
 		return false;
 	if (any_followed)
 		return true;
-	ct = connection_of(skb) & ~NFCT_INFO;
+	ct = connection_of(skb, known) & ~NFCT_INFO;
 	return ct && bpf_core_type_exists(struct nf_conn) &&
 	       (BPF_CORE_READ((struct nf_conn *)ct, status) & CT_TRANSLATED);
 }

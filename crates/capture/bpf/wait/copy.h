@@ -12,7 +12,6 @@
 struct copy_block {
 	__u64 number; /* 0: it is being written */
 	__u8 bytes[WS_COPY_BLOCK];
-	__u64 number_again; /* differs while it is being written */
 };
 
 /* The box is empty while no waits are asked for. */
@@ -81,12 +80,10 @@ __noinline int copy_stack(struct ws_stack_copy *to)
 		if (!b)
 			break;
 		*(volatile __u64 *)&b->number = 0;
-		*(volatile __u64 *)&b->number_again = 0;
 		if (bpf_probe_read_user(b->bytes, sizeof(b->bytes), (void *)from)) {
 			to->cut = 1;
 			break;
 		}
-		*(volatile __u64 *)&b->number_again = number;
 		*(volatile __u64 *)&b->number = number;
 		to->blocks = i + 1;
 		from += WS_COPY_BLOCK;

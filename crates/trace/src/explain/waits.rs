@@ -95,9 +95,10 @@ impl Threads {
         thread.runs_actors |= new.runs_actors;
         // It runs, as it sends an answer: it waits no longer.
         if new.exchange != 0 {
-            let before = thread.waits.len();
-            thread.waits.retain(|w| w.ran_ns != 0);
-            self.count -= before - thread.waits.len();
+            while thread.waits.back().is_some_and(|w| w.ran_ns == 0) {
+                thread.waits.pop_back();
+                self.count -= 1;
+            }
         }
         for wait in new.waits {
             let at = thread.waits.partition_point(|w| w.stopped_ns < wait.stopped_ns);
@@ -139,13 +140,18 @@ impl Threads {
         self.count = self.threads.values().map(Thread::len).sum();
     }
 
+    /// The waits of a thread that overlap this time. A thread waits once at a time, so they stand next to each other.
     pub(super) fn within(&self, tid: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &ThreadWait> {
         let waits = self.threads.get(&tid).map(|t| &t.waits);
+        let part = waits.map_or(0..0, |waits| {
+            let began = waits.partition_point(|w| w.stopped_ns < from_ns).saturating_sub(1);
+            began..waits.partition_point(|w| w.stopped_ns < to_ns).max(began)
+        });
         let last_ns = waits.and_then(|waits| waits.back()).map_or(0, |last| last.stopped_ns);
         // Of an earlier wait, the end may never have been told.
         let lasts = move |w: &ThreadWait| w.ran_ns == 0 && w.stopped_ns == last_ns;
-        let overlaps = move |w: &&ThreadWait| w.stopped_ns < to_ns && (lasts(w) || w.ran_ns > from_ns);
-        waits.into_iter().flatten().filter(overlaps)
+        let overlaps = move |w: &&ThreadWait| lasts(w) || w.ran_ns > from_ns;
+        waits.into_iter().flat_map(move |waits| waits.range(part.clone())).filter(overlaps)
     }
 
     /// Whether a thread is known to run no actors in turns: what it does for a request, it does itself.
@@ -172,7 +178,8 @@ impl Threads {
         let parts = self.parts_between(tid, time, &|_, _| 0);
         let before = self.within(tid, 0, u64::MAX).next().is_some_and(|w| w.stopped_ns <= time.0);
         let after = self.within(tid, time.1, u64::MAX).next().is_some();
-        let is_complete = before && after && self.within(tid, time.0, u64::MAX).count() < SURELY_KEPT;
+        let later = self.within(tid, time.0, u64::MAX).take(SURELY_KEPT);
+        let is_complete = before && after && later.count() < SURELY_KEPT;
         Parts { on_cpu: if is_complete { parts.on_cpu } else { 0 }, ..parts }
     }
 
@@ -245,9 +252,12 @@ impl Threads {
     /// Adds in which code the threads ran; says whether all stacks have names by now.
     fn add_samples(&self, stretches: &[Stretch], told: &mut SpanWaits) -> bool {
         let within = |s: &Stretch| {
+            let samples = self.threads.get(&s.tid).map(|thread| &thread.samples);
             let (from_ns, to_ns) = (s.from_ns, s.to_ns);
-            let samples = self.threads.get(&s.tid).into_iter().flat_map(|thread| &thread.samples);
-            samples.filter(move |sample| (from_ns..to_ns).contains(&sample.time_ns))
+            samples.into_iter().flat_map(move |samples| {
+                let [from, to] = [from_ns, to_ns].map(|ns| samples.partition_point(|x| x.time_ns < ns));
+                samples.range(from..to.max(from))
+            })
         };
         let mut counts: FxHashMap<&Stack, u32> = FxHashMap::default();
         let (mut is_named, mut without_stack) = (true, 0);

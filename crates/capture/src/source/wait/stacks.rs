@@ -2,11 +2,12 @@
 
 use super::names::{Asked, Names};
 use super::unwind::{Copies, Job, Later, Unwinding};
-use crate::boxes;
+use crate::boxes::{self, Shown};
 use crate::object::WirespanSkel;
 use crate::runtime::Functions;
 use crate::wire::contract::{Stack, StackCopy, WS_STACKS_KEPT, WS_STACK_KERNEL, WS_STACK_NATIVE, WS_STACK_USER};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::MapCore as _;
+use std::os::fd::AsFd as _;
 use wirespan_model::stack::NamedLater;
 
 /// Bytes of an entry.
@@ -14,7 +15,7 @@ const ENTRY: u32 = Stack::SIZE as u32 + 8 * (WS_STACK_KERNEL + WS_STACK_USER);
 
 /// The tables of the kernel programs, and the threads that make stacks of them.
 struct Tables {
-    stacks: MapHandle,
+    stacks: Shown,
     names: Names,
     /// `None` if stacks of programs are not wanted, or if there is no memory for copies: frame pointers are followed
     /// then, and nothing else.
@@ -28,6 +29,10 @@ impl Tables {
         let stacks = boxes::make_array(place, "wait_stacks", ENTRY, WS_STACKS_KEPT);
         let stacks = stacks.inspect_err(|error| {
             tracing::warn!(%error, "no memory for stacks: where requests waited is not told");
+        });
+        let stacks = Shown::of(stacks.ok()?.as_fd(), ENTRY, WS_STACKS_KEPT);
+        let stacks = stacks.inspect_err(|error| {
+            tracing::warn!(%error, "stacks cannot be read: where requests waited is not told");
         });
         let copies = || with_copies.then(|| Some((Copies::keep(skel)?, Unwinding::start()?))).flatten();
         Some(Tables { stacks: stacks.ok()?, names, copies: copies() })
@@ -96,13 +101,10 @@ impl Stacks {
     /// The stack with this number of a thread of this process. Its names come later.
     pub(super) fn find(&mut self, pid: u32, number: u64) -> Option<NamedLater> {
         let table = self.tables.as_ref().map(|tables| &tables.stacks).filter(|_| number != 0)?;
-        let at = (number % u64::from(WS_STACKS_KEPT)) as u32;
-        let read = || table.lookup(&at.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        let is =
-            |bytes: &[u8]| Stack::read(bytes).is_some_and(|head| head.number == number && head.pid == u64::from(pid));
-        // The kernel may write the next stack there while this one is copied: then the number changes meanwhile.
-        let copied = read().filter(|bytes| is(bytes)).filter(|_| read().is_some_and(|bytes| is(&bytes)));
-        let Some(stack) = copied.and_then(|bytes| self.take(&bytes)) else {
+        let mut bytes = Vec::new();
+        let is_there = table.read(number, 0..ENTRY as usize, &mut bytes);
+        let copied = Stack::read(&bytes).filter(|head| is_there && head.pid == u64::from(pid));
+        let Some(stack) = copied.and_then(|_| self.take(&bytes)) else {
             self.overwritten += 1;
             return None;
         };

@@ -1,25 +1,28 @@
 //! Copies of stacks, as the kernel programs make them. They hold what the program had there, secrets included: they are
 //! dropped as soon as the callers are found, and nothing prints them.
 
-use crate::boxes;
+use crate::boxes::{self, Shown};
 use crate::object::WirespanSkel;
 use crate::wire::contract::{StackCopy, WS_COPIES_KEPT, WS_COPY_BLOCK, WS_COPY_BLOCKS};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::MapCore as _;
+use std::os::fd::AsFd as _;
 
 const BLOCK: usize = WS_COPY_BLOCK as usize;
-/// Bytes of an entry: a block between its number and its number.
-const ENTRY: usize = 8 + BLOCK + 8;
+/// Bytes of an entry: a block behind its number.
+const ENTRY: usize = 8 + BLOCK;
 
 /// The kernel's table of blocks.
 pub(in super::super) struct Copies {
-    table: MapHandle,
+    table: Shown,
 }
 
 impl Copies {
     /// Makes the table and puts it where the kernel programs find it.
     pub(in super::super) fn keep(skel: &WirespanSkel<'static>) -> Option<Copies> {
         let table = boxes::make_array(&skel.maps.stack_copies, "stack_copies", ENTRY as u32, WS_COPIES_KEPT);
-        let table = table.inspect_err(|error| tracing::warn!(%error, "no memory for copies of stacks"));
+        let table = table.inspect_err(|error| tracing::warn!(%error, "no memory for copies of stacks")).ok()?;
+        let table = Shown::of(table.as_fd(), ENTRY as u32, WS_COPIES_KEPT);
+        let table = table.inspect_err(|error| tracing::warn!(%error, "copies of stacks cannot be read"));
         Some(Copies { table: table.ok()? })
     }
 
@@ -30,23 +33,11 @@ impl Copies {
 
     /// The memory of a copy; `None` if a block of it was given to another copy meanwhile.
     pub(in super::super) fn read(&self, copy: &StackCopy) -> Option<Memory> {
-        let blocks = copy.blocks.min(WS_COPY_BLOCKS);
-        let mut bytes = Vec::with_capacity(blocks as usize * BLOCK);
-        for number in (copy.first..).take(blocks as usize) {
-            let at = (number % u64::from(WS_COPIES_KEPT)) as u32;
-            let entry = self.table.lookup(&at.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
-            bytes.extend_from_slice(block(&entry, number)?);
-        }
-        Some(Memory { start: copy.sp & !(BLOCK as u64 - 1), bytes })
+        let blocks = copy.blocks.min(WS_COPY_BLOCKS) as usize;
+        let mut bytes = Vec::with_capacity(blocks * BLOCK);
+        let is_whole = (copy.first..).take(blocks).all(|number| self.table.read(number, 8..ENTRY, &mut bytes));
+        is_whole.then_some(Memory { start: copy.sp & !(BLOCK as u64 - 1), bytes })
     }
-}
-
-/// The bytes of a block, if it has this number before and after them.
-fn block(entry: &[u8], number: u64) -> Option<&[u8]> {
-    let (first, rest) = entry.split_first_chunk::<8>()?;
-    let (bytes, last) = rest.split_last_chunk::<8>()?;
-    let is = |word: &[u8; 8]| u64::from_ne_bytes(*word) == number;
-    (bytes.len() == BLOCK && is(first) && is(last)).then_some(bytes)
 }
 
 /// Memory of a stack.
@@ -66,7 +57,6 @@ impl Memory {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -76,15 +66,5 @@ mod tests {
         let memory = Memory { start: 0x1000, bytes };
         assert_eq!([0x1000, 0x1008].map(|at| memory.word(at)), [Some(7), Some(8)]);
         assert!([0, 0xfff, 0x1009, 0x1010, u64::MAX].iter().all(|at| memory.word(*at).is_none()));
-    }
-
-    #[test]
-    fn a_block_that_is_being_written_is_not_taken() {
-        let entry = |first: u64, last: u64| [&first.to_ne_bytes()[..], &[1; BLOCK], &last.to_ne_bytes()[..]].concat();
-        assert_eq!(block(&entry(5, 5), 5).unwrap().len(), BLOCK);
-        for (first, last) in [(0, 0), (0, 5), (5, 0), (6, 6)] {
-            assert!(block(&entry(first, last), 5).is_none());
-        }
-        assert!((0..ENTRY).all(|end| block(&entry(5, 5)[..end], 5).is_none()));
     }
 }
