@@ -208,6 +208,15 @@ def functions():
     say("functions", {"told": told, "of": [MESSAGES] * 4, "said": said + [err], "exit code": code, "some": packets[:2]})
 
 
+def devices():
+    """Packets at a chosen device: by tcx, and where the kernel has none by clsact."""
+    program = "filter: {protocol: tcp, port: 8097}\nwhere: [{tc: lo}]\naction: [record]\n"
+    lines, said, err, code = converse(8097, program)
+    points = [line["point"] for line in lines if line["kind"] == "packet" and line["len"] == 100]
+    told = [points.count("egress"), points.count("ingress")]
+    say("devices", {"told": told, "of": [MESSAGES] * 2, "said": said + [err], "exit code": code})
+
+
 def packets():
     """Follows the packets of a conversation on loopback: each message has a whole journey."""
     program = "filter: {protocol: tcp, port: 8099}\naction: [journeys]\n"
@@ -218,6 +227,7 @@ def packets():
     whole = [j for j in journeys if {step["point"] for step in j["steps"]} >= expected]
     say("packets", {"whole": [len(whole), MESSAGES], "missing": missing, "stderr": err, "exit code": code})
     functions()
+    devices()
     # The same points with the addresses of watched servers.
     command = ["wirespan", "up", "--no-ui", "--seconds", "1", "--pid", "1", "--watch-packets", "/any"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)

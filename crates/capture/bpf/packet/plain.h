@@ -18,8 +18,8 @@ struct plain_header {
 /* Whether one look can say that a packet is not chosen. */
 static __always_inline bool may_look(void)
 {
-	return !only_ends && (only_protocol || source_port || destination_port || either_port ||
-			      only_ether_type == ETH_P_IPV6);
+	return !only_ends &&
+	       (only_protocol || source_port || destination_port || either_port || only_ether_type == ETH_P_IPV6);
 }
 
 /*

@@ -44,10 +44,15 @@ fn way(point: Point) -> u32 {
 }
 
 fn done(error: i32) -> io::Result<()> {
-    if error < 0 {
-        return Err(io::Error::from_raw_os_error(-error));
+    match error {
+        0.. => Ok(()),
+        // Neither built in nor a module that can be loaded.
+        _ if error == -libc::ENOENT => {
+            let why = "the kernel has neither tcx (Linux 6.6) nor clsact (modules sch_ingress and cls_bpf)";
+            Err(io::Error::new(io::ErrorKind::Unsupported, why))
+        }
+        _ => Err(io::Error::from_raw_os_error(-error)),
     }
-    Ok(())
 }
 
 /// Attaches a program to a device of the network namespace of this thread, which is that of the file, too.
@@ -108,8 +113,9 @@ impl Drop for Attached {
             done(unsafe { bpf_tc_detach(&hook(device, way(point)), &opts) })?;
             remove_unused(space, device)
         });
-        // A device that is gone has no programs.
-        if let Err(error) = left.or_else(|e| if e.raw_os_error() == Some(libc::ENODEV) { Ok(()) } else { Err(e) }) {
+        // A device that is gone has no programs, and a filter may have been removed by somebody else.
+        let is_gone = |e: &io::Error| e.raw_os_error() == Some(libc::ENODEV) || e.kind() == io::ErrorKind::Unsupported;
+        if let Some(error) = left.err().filter(|error| !is_gone(error)) {
             tracing::warn!("a program of a chosen device could not be detached: {error}");
         }
     }

@@ -110,6 +110,9 @@ impl Explainer {
         if !self.sees_clocks {
             return (batch, Vec::new());
         }
+        if !batch.is_empty() {
+            self.recent.ask();
+        }
         batch.iter().for_each(|span| self.sdk.reports.add(span, now_ns));
         let (mut ready, mut held) = (Vec::with_capacity(batch.len()), Vec::new());
         for span in batch {

@@ -8,8 +8,9 @@ use wirespan_model::attr::WAIT_REASON;
 use wirespan_model::syscalls::CallForm;
 use wirespan_model::{ExchangeRange, Span, SpanId, Text, TraceId};
 
-/// Most requests that are remembered.
+/// Most requests that are remembered, once a span of an SDK has come; until then, they are few.
 const MOST: usize = 20_000;
+const UNASKED: usize = 2_000;
 /// How long, ns. An SDK exports every few seconds.
 const REMEMBER_NS: u64 = 40_000_000_000;
 /// Most requests of one process, or with one context, that are looked at.
@@ -78,6 +79,8 @@ pub(super) fn clearest<'a>(requests: &[&'a Served], time: (u64, u64)) -> Option<
 /// Requests of the last time, by their names.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
+    /// Whether a span of an SDK has come.
+    is_asked: bool,
     requests: VecDeque<Served>,
     /// Number of the first of them.
     first: u64,
@@ -88,6 +91,11 @@ pub(super) struct Recent {
 }
 
 impl Recent {
+    /// A span of an SDK has come: more will.
+    pub(super) fn ask(&mut self) {
+        self.is_asked = true;
+    }
+
     pub(super) fn add(&mut self, request: Served) {
         let number = self.first + self.requests.len() as u64;
         if let Some(context) = request.carried {
@@ -98,7 +106,7 @@ impl Recent {
         }
         self.by_process.entry(request.pid).or_default().insert((request.end_ns, number));
         self.requests.push_back(request);
-        if self.requests.len() > MOST {
+        if self.requests.len() > if self.is_asked { MOST } else { UNASKED } {
             self.forget_first();
         }
     }
@@ -170,6 +178,10 @@ mod tests {
     #[test]
     fn requests_are_found_by_their_names_until_they_are_too_many_or_too_old() {
         let mut recent = Recent::default();
+        (0..UNASKED as u64 + 10).for_each(|n| recent.add(request(n)));
+        assert_eq!(recent.requests.len(), UNASKED);
+        recent = Recent::default();
+        recent.ask();
         (0..MOST as u64 + 10).for_each(|n| recent.add(request(n)));
         assert_eq!(recent.requests.len(), MOST);
         assert_eq!(recent.of_caller(&Caller::Exchange(1, 7, 12)).map(|r| r.start_ns), Some(12));
