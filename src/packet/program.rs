@@ -24,8 +24,8 @@ use wirespan_view::Whose;
 
 /// Records at most, unless the program says otherwise.
 const AT_MOST: u64 = 1_000_000;
-/// Room for the packets of some 100 ms at 200,000 sightings a second.
-const RING_BYTES: u32 = 16 << 20;
+/// Room for some 200,000 sightings: the join of 300,000 a second stands still for half a second at times.
+const RING_BYTES: u32 = 32 << 20;
 /// The points at which frames are seen that are not of IP.
 const OF_FRAMES: [Point; 4] = [Point::Queue, Point::Xmit, Point::Receive, Point::Drop];
 

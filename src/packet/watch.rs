@@ -31,6 +31,8 @@ use wirespan_model::{Span, TapSide};
 /// Where packets are seen. Points of sockets say nothing of devices.
 const POINTS: [Point; 4] = [Point::Queue, Point::Xmit, Point::Receive, Point::Drop];
 const RING_BYTES: u32 = 16 << 20;
+/// Longest time until the ring and the offered spans are read again.
+const LONGEST_REST: Duration = Duration::from_millis(20);
 const EACH_SECOND: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// After a span ends, its packets are in the ring. The span of the asking end goes first, because it knows more.
@@ -199,7 +201,7 @@ impl WatchThread {
             if ends {
                 return;
             }
-            std::thread::sleep(rest(taken));
+            std::thread::sleep(rest(taken).min(LONGEST_REST));
         }
     }
 

@@ -10,6 +10,7 @@ import fcntl
 import glob
 import json
 import os
+import pathlib
 import platform
 import signal
 import socket
@@ -235,6 +236,49 @@ def packets():
     say("watched", {"refused": refused, "exit code": run.returncode, "stderr": run.stderr[-2000:]})
 
 
+# Answers five requests of its own, for each of which it runs 200 ms on the second processor once that has come.
+SPINNING = """
+import http.server, os, threading, time, urllib.request
+class Spin(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            pass
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *words):
+        pass
+print('ready', flush=True)
+while os.sysconf('SC_NPROCESSORS_ONLN') < 2:
+    time.sleep(0.1)
+time.sleep(3)
+os.sched_setaffinity(0, {1})
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 8096), Spin)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+for n in range(5):
+    urllib.request.urlopen(f'http://127.0.0.1:8096/spin/{n}').read()
+"""
+
+
+def processors():
+    """Samples at a processor that came after tracing had begun."""
+    switch = pathlib.Path("/sys/devices/system/cpu/cpu1/online")
+    switch.write_text("0")
+    command = ["wirespan", "run", "--no-ui", "--print=0", "--threshold", "1ns", "--otlp-file", "/tmp/spun", "--"]
+    run = subprocess.Popen([*command, "/usr/bin/python3", "-c", SPINNING], stdout=subprocess.PIPE, text=True)
+    ready = run.stdout.readline()
+    switch.write_text("1")
+    run.communicate(timeout=120)
+    spans = [s for line in open("/tmp/spun") for g in json.loads(line)["resourceSpans"] for s in spans_in(g)]
+    events = [plain(event["attributes"]) for span in spans for event in span.get("events", [])]
+    samples = sum(int(event.get("wirespan.cpu.samples", 0)) for event in events)
+    say("processors", {"samples": samples, "ready": ready, "exit code": run.returncode, "spans": len(spans)})
+
+
+def spans_in(group):
+    return [span for scope in group["scopeSpans"] for span in scope["spans"]]
+
+
 def asked_for():
     """Numbers on the kernel's command line, by name."""
     words = [word.partition("=") for word in open("/proc/cmdline").read().split()]
@@ -252,6 +296,8 @@ def main():
     if best:
         trace(best["messages.rung"], best)
         packets()
+        if os.cpu_count() > 1:
+            processors()
     other = "syscall-tracepoints"
     if best and best["messages.rung"] != other:
         features = check({**os.environ, "WIRESPAN_RUNG": other})

@@ -30,6 +30,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::{channel, Receiver};
+use std::time::{Duration, Instant};
+
+/// The program of the clocks of the processors, of which each has a link.
+const SAMPLES: &str = "cpu_sample";
+/// How often it is looked whether a processor has come or gone.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 const PROGRAMS: [(&str, u32); 10] = [
     ("tcp_sendmsg_locked", WS_HOOK_SENDS),
@@ -39,7 +45,7 @@ const PROGRAMS: [(&str, u32); 10] = [
     ("wait_switch", WS_HOOK_WAITS),
     ("wait_waking", WS_HOOK_WAITS),
     ("wait_fork", WS_HOOK_WAITS),
-    ("cpu_sample", WS_HOOK_WAITS),
+    (SAMPLES, WS_HOOK_WAITS),
     ("call_enter", WS_HOOK_CALLS),
     ("call_exit", WS_HOOK_CALLS),
 ];
@@ -68,6 +74,9 @@ pub(crate) struct OnDemand {
     late: Late,
     /// Late programs that are attached.
     late_attached: Vec<(&'static str, u32, OwnedFd)>,
+    /// The processors that have a clock, and when that was looked at.
+    online: String,
+    looked: Option<Instant>,
     /// Number of programs attached since the start.
     pub(crate) attached: u64,
 }
@@ -125,6 +134,7 @@ impl OnDemand {
     /// Attaches the programs that have become needed.
     pub(crate) fn attach(&mut self, skel: &mut WirespanSkel<'static>, links: &mut Vec<Link>) {
         self.late.take();
+        self.look_at_processors();
         let wanted = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.hooks_wanted);
         let wanted = wanted | self.wanted;
         if self.waiting.iter().all(|(_, hook)| wanted & hook == 0) {
@@ -148,7 +158,7 @@ impl OnDemand {
             let is = |name: &str| program.autoload() && program.name().to_str() == Some(name);
             let Some((name, hook)) = now.iter().find(|(name, _)| is(name)) else { continue };
             let attached = match program.prog_type() {
-                ProgramType::PerfEvent => perf::attach(&program, WS_SAMPLES_PER_SECOND),
+                ProgramType::PerfEvent => perf::attach(&program, WS_SAMPLES_PER_SECOND, &self.online),
                 _ => program.attach().map(|link| vec![link]),
             };
             match attached {
@@ -162,6 +172,27 @@ impl OnDemand {
                 }
                 Err(error) => tracing::warn!(%error, program = ?program.name(), "a kernel program was not attached"),
             }
+        }
+    }
+}
+
+impl OnDemand {
+    /// A processor that comes has no clock, and the kernel ends that of one that goes: then all are set anew.
+    fn look_at_processors(&mut self) {
+        if self.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let online = perf::online();
+        if online == self.online {
+            return;
+        }
+        self.online = online;
+        let before = self.for_a_time.len();
+        self.for_a_time.retain(|(name, ..)| *name != SAMPLES);
+        if self.for_a_time.len() < before {
+            tracing::info!(online = %self.online, "processors came or went: samples are taken at these from now on");
+            self.waiting.push((SAMPLES, WS_HOOK_WAITS));
         }
     }
 }

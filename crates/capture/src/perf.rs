@@ -28,11 +28,11 @@ struct Attr {
     config1: u64,
 }
 
-/// Runs the program on each processor, so many times a second while that processor has work.
-pub(crate) fn attach(program: &ProgramMut<'_>, per_second: u32) -> libbpf_rs::Result<Vec<Link>> {
+/// Runs the program on each of these processors, so many times a second while that processor has work.
+pub(crate) fn attach(program: &ProgramMut<'_>, per_second: u32, online: &str) -> libbpf_rs::Result<Vec<Link>> {
     let mut links = Vec::new();
     let mut refused = None;
-    for cpu in online() {
+    for cpu in ranges(online) {
         match clock_of(cpu, 1_000_000_000 / u64::from(per_second.max(1))) {
             Ok(clock) => {
                 links.push(program.attach_perf_event(clock.as_raw_fd())?);
@@ -62,10 +62,9 @@ fn clock_of(cpu: u32, period_ns: u64) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// The processors that run at present.
-fn online() -> Vec<u32> {
-    let told = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    ranges(told.trim())
+/// The processors that run at present, as the kernel writes them (`0-3,5`).
+pub(crate) fn online() -> String {
+    std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default().trim().to_owned()
 }
 
 /// `0-3,5` as numbers.
@@ -86,6 +85,6 @@ mod tests {
         assert_eq!(ranges("0-3,5,8-9"), [0, 1, 2, 3, 5, 8, 9]);
         assert_eq!(ranges("0"), [0]);
         assert_eq!(ranges(""), [0; 0]);
-        assert!(!online().is_empty());
+        assert!(!ranges(&online()).is_empty());
     }
 }
