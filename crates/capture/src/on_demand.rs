@@ -184,7 +184,8 @@ impl OnDemand {
         }
         self.looked = Some(Instant::now());
         let online = perf::online();
-        if online == self.online {
+        // If the kernel does not tell, all stays as it is.
+        if online.is_empty() || online == self.online {
             return;
         }
         self.online = online;
