@@ -43,7 +43,12 @@ type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<File>>;
 
 /// Runs `work` on an ELF file; `None` if the file is not ELF.
 pub(crate) fn with<T>(path: &Path, work: impl FnOnce(&Image<'_>) -> Option<T>) -> Option<T> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    of(File::open(path).ok()?, work)
+}
+
+/// The same for a file that is open.
+pub(crate) fn of<T>(file: File, work: impl FnOnce(&Image<'_>) -> Option<T>) -> Option<T> {
+    let cache = ReadCache::new(file);
     let elf = Elf::parse(&cache).ok()?;
     work(&Image { elf, cache: &cache, exported: OnceCell::new(), named: OnceCell::new() })
 }

@@ -3,7 +3,7 @@
 use super::plan::Mapped;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,10 +18,20 @@ pub(crate) struct FileId {
 
 impl FileId {
     /// Identity of the file at this path; symbolic links are followed.
-    pub(crate) fn of(path: &std::path::Path) -> Option<Self> {
-        let m = fs::metadata(path).ok()?;
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        FileId::by(&fs::metadata(path).ok()?)
+    }
+
+    fn by(m: &fs::Metadata) -> Option<Self> {
         let modified_ns = i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec());
         m.is_file().then(|| FileId { device: m.dev(), inode: m.ino(), modified_ns, size: m.size() })
+    }
+
+    /// Opens this file at its path; `None` if it cannot be opened, or another file is there by now: paths below
+    /// `/proc/PID` go when the process ends or becomes another program. Then nothing is known of the file.
+    pub(crate) fn open(self, path: &Path) -> Option<fs::File> {
+        let file = fs::File::open(path).ok()?;
+        (FileId::by(&file.metadata().ok()?) == Some(self)).then_some(file)
     }
 }
 
@@ -98,9 +108,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_opened_only_as_long_as_it_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+        fs::write(&one, "one").expect("written");
+        fs::write(&other, "other").expect("written");
+        let id = FileId::of(&one).expect("a file");
+        assert!(id.open(&one).is_some() && id.open(&other).is_none());
+        fs::rename(&other, &one).expect("renamed");
+        assert!(id.open(&one).is_none(), "another file is there");
+        fs::remove_file(&one).expect("removed");
+        assert!(id.open(&one).is_none());
+    }
+
+    #[test]
     fn the_test_itself_has_itself_mapped() {
         let mapped = executable(std::process::id()).expect("this process lives");
-        let exe = FileId::of(std::path::Path::new("/proc/self/exe"));
+        let exe = FileId::of(Path::new("/proc/self/exe"));
         assert!(mapped.iter().any(|m| FileId::of(&m.file) == exe), "{mapped:?}");
         assert_eq!(executable(u32::MAX), None);
     }

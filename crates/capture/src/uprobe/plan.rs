@@ -4,6 +4,7 @@ use super::elf;
 use super::programs::Programs;
 use crate::runtime::{Learn, RUNTIMES};
 use crate::tls;
+use std::fs::File;
 use std::path::Path;
 
 /// A place to probe.
@@ -110,9 +111,9 @@ impl Plan {
     }
 }
 
-/// Looks into a file; `None` if there is nothing to do. `follows_actors` is false if only TLS is wanted.
-pub(super) fn plan(path: &Path, follows_actors: bool) -> Option<Plan> {
-    elf::with(path, |image| {
+/// Looks into an open file; `None` if there is nothing to do. `follows_actors` is false if only TLS is wanted.
+pub(super) fn plan(file: File, path: &Path, follows_actors: bool) -> Option<Plan> {
+    elf::of(file, |image| {
         let sets = tls::plan(image);
         let unread = if sets.is_empty() { tls::unread(image, path) } else { None };
         let facts = tls::facts(&sets).into_iter().collect();

@@ -266,7 +266,7 @@ impl Search {
         let program = PathBuf::from(format!("/proc/{pid}/exe"));
         let wanted: HashSet<FileId> = expected.iter().chain([&program]).filter_map(|path| FileId::of(path)).collect();
         for (id, file, mapped) in maps::code(pid).into_iter().flatten().filter(|(id, ..)| wanted.contains(id)) {
-            if let Some(plan) = self.plan(pid, &file, id) {
+            if let Some(Some(plan)) = self.plan(pid, &file, id) {
                 self.learn(pid, &plan, Some(mapped), |learn| learn.at_once);
             }
         }
@@ -283,7 +283,8 @@ impl Search {
         if !self.processes.contains_key(&pid) {
             return;
         }
-        let plan = self.plan(pid, file, id);
+        // A file that could not be read is looked at again.
+        let Some(plan) = self.plan(pid, file, id) else { return };
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let is_new = process.attached.insert(id);
         let Some(plan) = plan else { return };
@@ -314,11 +315,12 @@ impl Search {
         }
     }
 
-    fn plan(&mut self, pid: u32, file: &Path, id: FileId) -> Option<Arc<Plan>> {
+    /// What is to be done for a file: nothing for most of them. `None` if it could not be read.
+    fn plan(&mut self, pid: u32, file: &Path, id: FileId) -> Option<Option<Arc<Plan>>> {
         if let Some(plan) = self.known.get(&id) {
-            return plan.clone();
+            return Some(plan.clone());
         }
-        let plan = plan::plan(file, self.follows_actors).map(Arc::new);
+        let plan = plan::plan(id.open(file)?, file, self.follows_actors).map(Arc::new);
         match plan.as_ref().map(|plan| plan.unread.and_then(|kind| tls::UNREAD.get(kind))) {
             Some(Some(kind)) => tracing::info!(
                 pid,
@@ -333,7 +335,7 @@ impl Search {
             None => {}
         }
         self.known.insert(id, plan.clone());
-        plan
+        Some(plan)
     }
 
     /// Loads one of the programs that nobody has needed so far, so that the first process which does finds it.

@@ -61,8 +61,9 @@ impl Files {
             self.known.clear();
             self.bytes = 0;
         }
-        let tables = File::open(path).ok().and_then(|file| Tables::read(&ReadCache::new(file)));
-        let machines = || elf::with(path, |image| Some((v8::Layout::of(image), hotspot::Library::of(image))));
+        let (tables, image) = (id.open(path)?, id.open(path)?);
+        let tables = Tables::read(&ReadCache::new(tables));
+        let machines = || elf::of(image, |image| Some((v8::Layout::of(image), hotspot::Library::of(image))));
         let code = tables.map(|tables| {
             let (v8, java) = machines().unwrap_or_default();
             if java.is_none() && JAVA.iter().any(|library| name.ends_with(library)) {
