@@ -17,7 +17,7 @@ use keys::{FilterKeys, Keys, Some1};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use values::Written;
-use wirespan_capture::packet::{Device, Filter, Headers, PacketOptions};
+use wirespan_capture::packet::{Device, Filter, PacketOptions};
 use wirespan_capture::targets::{netns_file, netns_inode};
 use wirespan_model::packet::{Point, ETHER_ARP, ETHER_IPV4, ETHER_IPV6};
 use wirespan_view::Whose;
@@ -167,7 +167,7 @@ impl Program {
             protocol: keys.protocol.0,
             tcp_flags: flags,
             ether_type: keys.ether_type.0 .0,
-            headers: keys.headers.map_or(Headers::Either, Headers::from),
+            headers: keys.headers.0,
             hosts: Vec::new(),
             devices: Some1::all(keys.device.as_ref()),
             netns,

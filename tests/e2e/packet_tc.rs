@@ -38,6 +38,15 @@ fn counts(lines: &[Value]) -> Vec<(String, u64, u64)> {
     of_kind(lines, "count").iter().map(row).collect()
 }
 
+/// All of 500 datagrams of 300 bytes were told where they left and where they came, and nowhere else.
+fn assert_seen_at_both_ends(spaces: &Spaces, lines: &[Value], said: &str) {
+    let at = |point: &str, space: usize| (format!("{point} eth0 in {}", spaces.name(space)), 500, 150_000);
+    let (mut seen, mut wanted) = (counts(lines), vec![at("egress", 0), at("ingress", 1)]);
+    seen.sort();
+    wanted.sort();
+    assert_eq!(seen, wanted, "{said}");
+}
+
 #[test]
 fn a_chosen_device_tells_each_of_its_packets_and_no_other_one_does() {
     let test = "a_chosen_device_tells_each_of_its_packets_and_no_other_one_does";
@@ -55,12 +64,7 @@ fn a_chosen_device_tells_each_of_its_packets_and_no_other_one_does() {
         assert_eq!(programs(&spaces, 2, "porta"), Ok(0), "it has no device of that name");
         spaces.inside(0, &["python3", "-c", FLOOD, "10.214.1.2", "7171", "500", "300", "7172"]).unwrap();
     });
-    let at = |point: &str, space: usize| (format!("{point} eth0 in {}", spaces.name(space)), 500, 150_000);
-    let mut seen = counts(&lines);
-    seen.sort();
-    let mut wanted = vec![at("egress", 0), at("ingress", 1)];
-    wanted.sort();
-    assert_eq!(seen, wanted, "{said}");
+    assert_seen_at_both_ends(&spaces, &lines, &said);
     let legs = of_kind(&lines, "latency");
     assert_eq!((legs.len(), &legs[0]["times"]["packets"]), (1, &500.into()), "{legs:?}");
     assert_eq!([0, 1].map(|space| programs(&spaces, space, "eth0")), [Ok(0), Ok(0)], "all are gone");
@@ -132,17 +136,14 @@ fn programs_of_devices_are_gone_if_wirespan_is_killed() {
 
 /// The lines of `tc` about the queueing discipline and the filters of a device.
 fn filters(spaces: &Spaces, space: usize, device: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    for words in [["qdisc", "show"], ["filter", "show"]] {
-        for way in
-            [None, Some("ingress"), Some("egress")].into_iter().filter(|way| way.is_some() == (words[0] == "filter"))
-        {
-            let all: Vec<&str> = ["tc"].into_iter().chain(words).chain(["dev", device]).chain(way).collect();
-            lines.extend(spaces.inside(space, &all).unwrap().lines().map(str::to_owned));
-        }
-    }
-    lines.retain(|line| line.contains("clsact") || line.contains("packet_"));
-    lines
+    let shown: [&[&str]; 3] = [&["qdisc"], &["filter", "ingress"], &["filter", "egress"]];
+    let told = |words: &[&str]| {
+        let all = [&["tc", words[0], "show", "dev", device], &words[1..]].concat();
+        spaces.inside(space, &all).unwrap()
+    };
+    let lines: Vec<String> = shown.into_iter().map(told).collect();
+    let lines = lines.iter().flat_map(|text| text.lines());
+    lines.filter(|line| line.contains("clsact") || line.contains("packet_")).map(str::to_owned).collect()
 }
 
 #[test]
@@ -171,12 +172,7 @@ fn a_kernel_without_tcx_has_filters_of_clsact_which_are_taken_away() {
         }
         spaces.inside(0, &["python3", "-c", FLOOD, "10.214.1.2", "7175", "500", "300", "7176"]).unwrap();
     });
-    let at = |point: &str, space: usize| (format!("{point} eth0 in {}", spaces.name(space)), 500, 150_000);
-    let mut seen = counts(&lines);
-    seen.sort();
-    let mut wanted = vec![at("egress", 0), at("ingress", 1)];
-    wanted.sort();
-    assert_eq!(seen, wanted, "{said}");
+    assert_seen_at_both_ends(&spaces, &lines, &said);
     assert_eq!(filters(&spaces, 0, "eth0"), Vec::<String>::new(), "what was made is gone");
     let left = filters(&spaces, 1, "eth0");
     assert!(left.len() == 1 && left[0].contains("clsact"), "what was there stays: {left:?}");

@@ -74,7 +74,7 @@ pub(crate) struct OnDemand {
     late: Late,
     /// Late programs that are attached.
     late_attached: Vec<(&'static str, u32, OwnedFd)>,
-    /// The processors that have a clock, and when that was looked at.
+    /// The processors that have a clock, and when it was last looked whether they are others.
     online: String,
     looked: Option<Instant>,
     /// Number of programs attached since the start.
@@ -115,6 +115,22 @@ impl OnDemand {
     /// The same for the programs of system calls, which hang on each system call of the machine.
     pub(crate) fn want_calls(&mut self, wanted: bool) {
         self.want_for_a_time(WS_HOOK_CALLS, wanted);
+    }
+
+    /// A processor that comes has no clock, and the kernel ends that of one that goes: then all are set anew.
+    fn look_at_processors(&mut self) {
+        let is_due = self.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY);
+        if !is_due || self.for_a_time.iter().all(|(name, ..)| *name != SAMPLES) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let online = perf::online();
+        // If the kernel does not tell, all stays as it is.
+        if !online.is_empty() && online != self.online {
+            tracing::info!(online, "processors came or went: samples are taken at these from now on");
+            self.for_a_time.retain(|(name, ..)| *name != SAMPLES);
+            self.waiting.push((SAMPLES, WS_HOOK_WAITS));
+        }
     }
 
     fn want_for_a_time(&mut self, hook: u32, wanted: bool) {
@@ -158,7 +174,10 @@ impl OnDemand {
             let is = |name: &str| program.autoload() && program.name().to_str() == Some(name);
             let Some((name, hook)) = now.iter().find(|(name, _)| is(name)) else { continue };
             let attached = match program.prog_type() {
-                ProgramType::PerfEvent => perf::attach(&program, WS_SAMPLES_PER_SECOND, &self.online),
+                ProgramType::PerfEvent => {
+                    self.online = perf::online();
+                    perf::attach(&program, WS_SAMPLES_PER_SECOND, &self.online)
+                }
                 _ => program.attach().map(|link| vec![link]),
             };
             match attached {
@@ -172,28 +191,6 @@ impl OnDemand {
                 }
                 Err(error) => tracing::warn!(%error, program = ?program.name(), "a kernel program was not attached"),
             }
-        }
-    }
-}
-
-impl OnDemand {
-    /// A processor that comes has no clock, and the kernel ends that of one that goes: then all are set anew.
-    fn look_at_processors(&mut self) {
-        if self.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
-            return;
-        }
-        self.looked = Some(Instant::now());
-        let online = perf::online();
-        // If the kernel does not tell, all stays as it is.
-        if online.is_empty() || online == self.online {
-            return;
-        }
-        self.online = online;
-        let before = self.for_a_time.len();
-        self.for_a_time.retain(|(name, ..)| *name != SAMPLES);
-        if self.for_a_time.len() < before {
-            tracing::info!(online = %self.online, "processors came or went: samples are taken at these from now on");
-            self.waiting.push((SAMPLES, WS_HOOK_WAITS));
         }
     }
 }

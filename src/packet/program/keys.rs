@@ -49,7 +49,8 @@ pub(super) struct FilterKeys {
     pub(super) destination_port: Written<u16>,
     #[serde(default)]
     pub(super) tcp_flags: Vec<Flag>,
-    pub(super) headers: Option<OfTunnel>,
+    #[serde(default)]
+    pub(super) headers: Written<Headers>,
     pub(super) trace: Option<String>,
     pub(super) service: Option<String>,
     pub(super) endpoint: Option<String>,
@@ -66,7 +67,7 @@ impl FilterKeys {
             ("source_port", self.source_port.0 != 0),
             ("destination_port", self.destination_port.0 != 0),
             ("tcp_flags", !self.tcp_flags.is_empty()),
-            ("headers", self.headers.is_some()),
+            ("headers", self.headers.0 != Headers::Either),
             ("trace", self.trace.is_some()),
             ("service", self.service.is_some()),
             ("endpoint", self.endpoint.is_some()),
@@ -78,23 +79,6 @@ impl FilterKeys {
             ("workload", self.workload.is_some()),
         ];
         (used(&needs_ip), used(&needs_address))
-    }
-}
-
-/// Which headers of a packet in a tunnel the filter is about.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum OfTunnel {
-    Outer,
-    Inner,
-}
-
-impl From<OfTunnel> for Headers {
-    fn from(which: OfTunnel) -> Headers {
-        match which {
-            OfTunnel::Outer => Headers::Outer,
-            OfTunnel::Inner => Headers::Inner,
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Programs as they are written, and wrong ones.
 
 use super::*;
+use wirespan_capture::packet::Headers;
 
 #[test]
 fn a_program_is_read_as_it_is_written() {

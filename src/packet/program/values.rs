@@ -5,7 +5,7 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::time::Duration;
-use wirespan_capture::packet::{Mark, Net, MAX_SNAP};
+use wirespan_capture::packet::{Headers, Mark, Net, MAX_SNAP};
 use wirespan_model::packet::{ETHER_ARP, ETHER_IPV4, ETHER_IPV6};
 
 /// A value that is read from text.
@@ -54,6 +54,18 @@ impl Text for u8 {
         };
         let known = "`tcp`, `udp`, `icmp`, `icmpv6`, `a number below 256`";
         number.map_err(|_| anyhow!("unknown variant `{text}`, expected one of {known}"))
+    }
+}
+
+impl Text for Headers {
+    const EXPECTED: &'static str = "headers of a packet in a tunnel";
+
+    fn read(text: &str) -> Result<Self> {
+        match text {
+            "outer" => Ok(Headers::Outer),
+            "inner" => Ok(Headers::Inner),
+            _ => Err(anyhow!("unknown variant `{text}`, expected one of `outer`, `inner`")),
+        }
     }
 }
 
