@@ -91,7 +91,13 @@ fn services_of_node_with_mongodb_or_grpc_are_traced_exactly() {
 
 #[test]
 fn services_of_go_are_traced_exactly() {
-    stacks(&[("gin", 0.97), ("gin-tls", 0.97)]);
+    stacks(&[("gin", 0.97), ("gin-tls", 0.97), ("gin-grpc", 0.97)]);
+}
+
+/// Workers that find their jobs without waiting for them: in a channel with room, and in netpoll's list of tasks.
+#[test]
+fn services_of_go_with_workers_that_do_not_wait_are_traced_exactly() {
+    stacks(&[("httprouter", 0.97), ("hertz", 0.93)]);
 }
 
 /// Each release of the lock of Ruby's machine wakes a thread; only some wake-ups hand work over.

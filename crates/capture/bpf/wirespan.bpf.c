@@ -63,6 +63,7 @@
 #include "runtime/asyncio/turns.h"
 #include "runtime/tokio/turns.h"
 #include "runtime/java/turns.h"
+#include "runtime/go/channel.h"
 #include "runtime/go/ready.h"
 
 /* One call on one socket. */

@@ -55,13 +55,12 @@ fn simulate(rounds: u64, claimed: bool) -> (Vec<Arc<Span>>, Vec<Wake>, HashMap<S
     (spans.into_iter().map(Arc::new).collect(), wakes, truth)
 }
 
-/// Shares of the calls whose cause is right, and whose cause is wrong.
-fn solved(claimed: bool, with_wakes: bool) -> (f64, f64) {
-    let (spans, wakes, truth) = simulate(60, claimed);
+/// What comes out of the solver.
+fn solve(spans: &[Arc<Span>], wakes: &[Wake]) -> Vec<Arc<Span>> {
     let (mut solver, mut out) = (Solver::new(SolverConfig::default()), Vec::new());
-    let mut wakes = wakes.iter().filter(|_| with_wakes).peekable();
+    let mut wakes = wakes.iter().peekable();
     let mut ticked = 0;
-    for span in &spans {
+    for span in spans {
         while let Some(wake) = wakes.next_if(|wake| wake.read_ns <= span.end_ns) {
             solver.wake(1, wake);
         }
@@ -72,6 +71,13 @@ fn solved(claimed: bool, with_wakes: bool) -> (f64, f64) {
         solver.push(Arc::clone(span), &mut |s| out.push(s));
     }
     solver.finish(&mut |s| out.push(s));
+    out
+}
+
+/// Shares of the calls whose cause is right, and whose cause is wrong.
+fn solved(claimed: bool, with_wakes: bool) -> (f64, f64) {
+    let (spans, wakes, truth) = simulate(60, claimed);
+    let out = solve(&spans, if with_wakes { &wakes } else { &[] });
     let calls: Vec<&Arc<Span>> = out.iter().filter(|s| s.tap == TapSide::ClientProcess).collect();
     assert_eq!(calls.len(), truth.len(), "each call comes out once");
     let right = calls.iter().filter(|s| s.cause == Some(truth[&s.id]));
@@ -94,4 +100,19 @@ fn wake_ups_correct_what_the_kernel_claims() {
     assert_eq!(solved(true, true), (1.0, 0.0));
     let (right, wrong) = solved(true, false);
     assert!(right < 0.2 && wrong > 0.5, "{right} {wrong}");
+}
+
+#[test]
+fn wake_ups_for_no_request_overrule_no_claim() {
+    let (mut spans, mut wakes, truth) = simulate(60, true);
+    for span in &mut spans {
+        if let Some(made_for) = truth.get(&span.id) {
+            Arc::make_mut(span).cause = Some(*made_for);
+        }
+    }
+    // The writer of a connection acts for its first message, which is no request.
+    wakes.iter_mut().for_each(|wake| wake.cause = 5 << 24 | 1);
+    let out = solve(&spans, &wakes);
+    let wrong = out.iter().filter(|s| truth.get(&s.id).is_some_and(|made_for| s.cause != Some(*made_for))).count();
+    assert_eq!(wrong, 0, "of {}", truth.len());
 }

@@ -228,6 +228,7 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		if (!s->shared && a->cause >> WS_NUMBER_BITS == s->cookie && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;
 		end_aftermath(a);
+		a->polls |= a->state == ACTS_OWN && a->cause && !a->writes && socket_of(a->cause) != s->cookie;
 		take(a, c->exchange, how);
 		return 0;
 	}

@@ -44,6 +44,7 @@ struct attribution {
 	__u8 by_waker : 1;    /* `cause` is provisional, and `guess` was that of its waker when it was given */
 	__u8 resumed : 1;     /* Java: a coroutine without a cause of its own runs, for the cause of what resumed it */
 	__u8 in_wait : 1;     /* Go: a child that had sent nothing was given `cause` with a value, see own_again() */
+	__u8 polls : 1;	      /* it reads requests of several connections, ever, and others answer them */
 	__u32 results;	      /* lower half of the place where this actor was given its last result */
 	__u16 depth;	      /* Java with an agent: how many objects it runs, one inside the other */
 	__u8 bound;	      /* it was made for this one request, and acts for it until it ends */

@@ -121,10 +121,15 @@ impl Function {
         self.code.iter().filter(|i| i.mnemonic() == Mnemonic::Ret).map(Instruction::ip)
     }
 
+    /// Addresses of the instructions here that call a function, and that function, in the order of the code.
+    pub(crate) fn all_calls(&self) -> Vec<(u64, u64)> {
+        let calls = self.code.iter().filter(|i| i.code() == Code::Call_rel32_64);
+        calls.map(|i| (i.ip(), i.near_branch_target())).collect()
+    }
+
     /// Addresses of the instructions here that call `target`.
     pub(crate) fn calls_of(&self, target: u64) -> Vec<u64> {
-        let calls = |i: &&Instruction| i.code() == Code::Call_rel32_64 && i.near_branch_target() == target;
-        self.code.iter().filter(calls).map(Instruction::ip).collect()
+        self.all_calls().into_iter().filter(|(_, to)| *to == target).map(|(at, _)| at).collect()
     }
 
     /// Where in its first argument the function looks first, bytes.

@@ -5,22 +5,15 @@
  * kernel. It is trusted only if the stack pointer lies in the stack of that goroutine, because C code uses the register
  * for other values.
  *
- * Three functions of the runtime are probed, at instructions that the kernel emulates (src/runtime/go/): the start of a
- * goroutine, which inherits; and the two hand-overs of a channel, to a waiting receiver and from a waiting sender.
- * These are called only if one side waits. A value that passes through a buffer while no goroutine waits is not seen.
+ * The start of a goroutine, which inherits, is probed at an instruction that the kernel emulates (src/runtime/go/).
+ * channel.h has what passes through channels.
  */
 #ifndef WS_GOROUTINE_H
 #define WS_GOROUTINE_H
 
 #include "contract.h"
 
-/* struct hchan: these have not changed since Go 1.0 */
-#define GO_CHAN_BUFFERED 8
-#define GO_CHAN_ELEMENT 24
-
 #define GO_G_M 48 /* of runtime.g */
-
-#define GO_RECEIVER 0xfffffffe /* in place of a stream's number: the object is a channel, and carries its receiver */
 
 /* By thread group. */
 struct {
@@ -149,19 +142,45 @@ static __always_inline struct attribution *go_running(struct task_struct *task, 
 }
 
 /*
+ * A worker that answers takes its next job from a list in memory. Which request that is for shows when it answers;
+ * until then it is as likely this one.
+ */
+static __always_inline void works_on(struct attribution *c, __u64 guess)
+{
+	c->guess = guess;
+	c->woken = c->pending = 0;
+	c->answers = 1;
+	c->state = ACTS_RETURNED;
+}
+
+/*
  * Before the cause of a message is decided. A goroutine that was made by a request writes to a connection that many
  * requests use at a time, and another one reads the answers. So it sends for others, and was never given a value by
  * them: they leave their requests in memory (rueidis).
+ *
+ * A goroutine that answers what another one has read, for the cause that it was given, is a worker from then on: it may
+ * find its next job without waiting for it (netpoll).
  */
 static __always_inline void go_before_message(const struct task_state *t, struct sock_state *s, struct attribution *a,
 					      bool sent)
 {
-	if (!t->actor || s->request_direction != WS_EGRESS)
+	if (!t->actor)
 		return;
-	if (!sent)
+	if (s->request_direction != WS_EGRESS) {
+		if (sent && !s->shared && s->exchange && a->state == ACTS_LENT && a->cause && !a->authoritative &&
+		    !is_provisional(a->cause))
+			works_on(a, exchange_id(s));
+	} else if (!sent)
 		s->read_apart |= !a->writes;
 	else if (s->read_apart && s->pipelined && a->state == ACTS_LENT && !a->place)
 		take(a, 0, WS_EV_INFERRED);
+}
+
+/* A worker that has answered starts a goroutine, or hands something over: it is at its next job by now. */
+static __always_inline void go_next_job(struct attribution *a)
+{
+	if (a->state == ACTS_RETURNED && a->answers)
+		act(a, 0);
 }
 
 /*
@@ -188,100 +207,17 @@ int WS_UPROBE(go_birth)
 	from = actor_find(&key);
 	if (!from || !from->cause)
 		return 0;
+	go_next_job(from);
 	key.id = user_word(child + go->goid);
-	if (key.id)
-		actor_born(&key, from, WS_EV_COROUTINE);
-	return 0;
-}
-
-/*
- * Whether only this goroutine has received from a channel, as far as is known. Such a channel was made for it, to be
- * given what it has asked for. A channel of which several goroutines receive brings jobs. A function of its own,
- * because its caller has little stack.
- */
-__noinline int go_is_own(__u64 channel, __u64 receiver)
-{
-	struct carrier_key key = { .object = channel, .pid = bpf_get_current_task_btf()->tgid, .stream = GO_RECEIVER };
-	struct carried first = { .cause = receiver }, *seen = actor_carried(&key);
-
-	if (seen)
-		return seen->cause == receiver;
-	actor_carry(&key, &first);
-	return 1;
-}
-
-/* A value goes through a channel from one goroutine to another, one of which has waited. */
-static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *t = target_task(task);
-	struct actor_key mine = { .pid = task->tgid, .kind = WS_GOROUTINE }, theirs = mine;
-	const struct go_facts *go;
-	__u64 channel = WS_GO_ARG1(ctx), g = WS_GO_G(ctx), made_for = 0, other;
-	struct attribution *from, *to, nobody = {};
-	__u16 element = 0;
-
-	go = go_probed(task, t);
-	if (!go)
-		return 0;
-	other = user_word(WS_GO_ARG2(ctx)); /* struct sudog begins with its goroutine */
-	mine.id = user_word(g + go->goid);
-	theirs.id = user_word(other + go->goid);
-	if (!theirs.id)
-		return 0;
-	from = actor_find(receiver_waits ? &mine : &theirs);
-	if (receiver_waits && from && from->delivers) {
-		from->delivers = 0;
-		return 0;
+	if (key.id && !actor_born(&key, from, WS_EV_COROUTINE) && from->polls && !from->writes) {
+		/* It takes a job from a list: that of its maker, or another one. */
+		from = actor_find(&key);
+		if (from) {
+			works_on(from, from->cause);
+			act(from, 0);
+		}
 	}
-	to = actor_find(receiver_waits ? &theirs : &mine);
-	if (!to && !(from && from->cause))
-		return 0;
-	if (!to)
-		to = goroutine(go, receiver_waits ? &theirs : &mine, receiver_waits ? other : g);
-	if (!to)
-		return 0;
-	if (!from)
-		from = &nobody;
-	bpf_probe_read_user(&element, sizeof(element), (void *)(channel + GO_CHAN_ELEMENT));
-	/* An answer goes to the goroutine that waits for it, which has the cause of its own request. */
-	if (from->reads_answers)
-		return 0;
-	/* A value without a size is a signal, and passes no work. */
-	if (!element && !(to->cause && to->state == ACTS_OWN))
-		return 0;
-	if (!receiver_waits && user_word(channel + GO_CHAN_BUFFERED)) {
-		/* The receiver takes the oldest value of the buffer, which is another sender's. */
-		if (to->state == ACTS_LENT && to->place == channel)
-			to->state = ACTS_RETURNED;
-		return 0;
-	}
-	/*
-	 * The reader of a connection passes more bytes of its request to the handler of a stream. That is no new work.
-	 */
-	if (from->state <= ACTS_ANSWERED && is_by_stream(to->cause) && socket_of(to->cause) == socket_of(from->cause))
-		return 0;
-	/* The next request of its connection, which another goroutine has read, is work as well. */
-	if (receiver_waits && to->state == ACTS_LENT && !to->place && !to->used &&
-	    (from->state > ACTS_ANSWERED || socket_of(from->cause) != socket_of(to->cause)))
-		made_for = to->cause;
-	actor_pass(from, to, channel, HOW_CHANNEL);
-	to->in_wait = made_for && to->cause != made_for && go_is_own(channel, theirs.id);
-	if (to->in_wait)
-		to->made_for = made_for;
 	return 0;
-}
-
-SEC("uprobe.multi")
-int WS_UPROBE(go_send)
-{
-	return pass(ctx, true);
-}
-
-SEC("uprobe.multi")
-int WS_UPROBE(go_recv)
-{
-	return pass(ctx, false);
 }
 
 #endif

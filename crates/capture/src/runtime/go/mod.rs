@@ -23,6 +23,9 @@ pub(super) struct Go;
 
 const LOST_HAND_OVER: &str = "what a goroutine sends for a request that another one read is not joined to it";
 
+const LOST_IN_BUFFER: &str =
+    "what a goroutine sends for a request that it found in a channel, without waiting for it, is inferred";
+
 const INFERRED_IF_SHARED: &str =
     "what requests of Go send on one connection (producers of Kafka, pipelines of Redis) is inferred";
 
@@ -41,6 +44,8 @@ impl Runtime for Go {
                 ),
                 Program::uprobe("go_send", "Go: hand-over by channel to a waiting goroutine", LOST_HAND_OVER),
                 Program::uprobe("go_recv", "Go: hand-over by channel from a waiting goroutine", LOST_HAND_OVER),
+                Program::uprobe("go_put", "Go: work that is left in a channel with room", LOST_IN_BUFFER),
+                Program::uprobe("go_take", "Go: work that is taken out of a channel with room", LOST_IN_BUFFER),
                 Program::uprobe(
                     "go_turns",
                     "Go: when a goroutine was ready, and which thread ran it when (--threshold)",
@@ -134,12 +139,17 @@ const SEND: &str = "runtime.send";
 const RECV: &str = "runtime.recv";
 const READY: &str = "runtime.ready";
 const CLOSE: &str = "runtime.closechan";
+/// Functions that copy values into the buffer of a channel and out of it, what copies, and what then clears the place
+/// in the buffer.
+const BUFFERS: [&str; 3] = ["runtime.chansend", "runtime.chanrecv", "runtime.selectgo"];
+const COPY: &str = "runtime.typedmemmove";
+const CLEAR: &str = "runtime.typedmemclr";
 /// The program of turns, and its functions of the scheduler with their cookies.
 const TURNS: &str = "go_turns";
 const SCHEDULER: [(&str, u32); 3] =
     [(READY, GO_READY), ("runtime.netpollready", GO_POLLED), ("runtime.execute", GO_EXECUTE)];
 /// Longest of these functions.
-const MAX_FUNCTION: u64 = 4096;
+const MAX_FUNCTION: u64 = 8192;
 
 /// Where to probe; `None` if this is not a Go program of a known version.
 fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
@@ -147,8 +157,8 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
         return None;
     }
     Layout::of(version(image)?)?;
-    let wanted: Vec<&'static str> =
-        [BIRTH, QUEUE, SEND, RECV, CLOSE].into_iter().chain(SCHEDULER.iter().chain(&FUNCTIONS).map(|f| f.0)).collect();
+    let wanted = [BIRTH, QUEUE, SEND, RECV, CLOSE, COPY, CLEAR].into_iter().chain(BUFFERS);
+    let wanted: Vec<&'static str> = wanted.chain(SCHEDULER.iter().chain(&FUNCTIONS).map(|f| f.0)).collect();
     let found: HashMap<_, _> = go_functions::functions(image, &wanted).into_iter().collect();
     let body = |place: &Place| {
         let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
@@ -160,6 +170,16 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
         let calls = body(birth)?.calls_of(queue.address);
         Some(calls.into_iter().filter_map(probe).collect())
     });
+    let (mut puts, mut takes) = (Vec::new(), Vec::new());
+    if let (Some(copy), Some(clear)) = (found.get(COPY), found.get(CLEAR)) {
+        for function in BUFFERS.iter().filter_map(|name| body(found.get(name)?)) {
+            let (calls, clears) = (function.all_calls(), clear.address);
+            for (n, (at, _)) in calls.iter().enumerate().filter(|(_, (_, to))| *to == copy.address) {
+                let is_take = calls.get(n + 1).is_some_and(|(_, next)| *next == clears);
+                if is_take { &mut takes } else { &mut puts }.extend(probe(*at));
+            }
+        }
+    }
     let with_cookies = |functions: &[(&'static str, u32)]| -> Vec<Probe> {
         let probe = |(name, cookie): &(&'static str, u32)| {
             let body = body(found.get(name)?)?;
@@ -174,6 +194,8 @@ fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
         ProbeSet::new("go_birth", birth.unwrap_or_default()),
         ProbeSet::new("go_send", entry(SEND)),
         ProbeSet::new("go_recv", entry(RECV)),
+        ProbeSet::new("go_put", puts),
+        ProbeSet::new("go_take", takes).with("go_put"),
         ProbeSet::new(TURNS, if begins { turns } else { Vec::new() }).only(When::Waits),
         ProbeSet::new("go_close", entry(CLOSE)).only(When::Shares),
         ProbeSet::new("go_ready", entry(READY)).with("go_close").only(When::Shares),

@@ -54,6 +54,12 @@ impl Process {
     fn fact(&mut self, call: &Call) -> Option<Fact> {
         let may_wake = matches!(call.maker, Maker::Unknown(_) | Maker::Claimed(_));
         let woken = may_wake.then(|| self.wakes.maker(call.id, (call.socket, call.end_ns), &self.lives)).flatten();
+        // Who waits for work of a whole connection (grpc-go's writer) acts for its first message, which is no request.
+        let is_request = |waited: &Waited| match call.maker {
+            Maker::Claimed(claimed) => self.lives.has(waited.exchange) || !self.lives.has(claimed),
+            _ => true,
+        };
+        let woken = woken.filter(|(waited, _)| is_request(waited));
         let is_shared = woken.is_some_and(|(waited, _)| self.sharing.is_shared(waited.exchange));
         if let Some((Waited { exchange, .. }, confidence)) = woken.filter(|_| !is_shared) {
             let named = Named { exchange, evidence: Evidence::WakeUp, confidence, span: None };
