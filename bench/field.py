@@ -1,20 +1,23 @@
 """Measures the share of exact traces of real applications: `bench/accuracy --field`.
 
-usage: bench/accuracy --field [--users 1,10,…] [--requests N] [--runs R] [--stack NAME…] [--page-only]
+usage: bench/accuracy --field [--users 1,10,…] [--requests N] [--runs R] [--stack NAME…] [--keep DIR] [--page-only]
 
 Each stack of tests/apps/field runs under `wirespan run` in a network namespace of its own. The logs of its servers
 are the truth. Of R runs the worst counts. Results go to docs/accuracy/field.json, and from it to
 docs/accuracy/field.svg and the tables between the marks of docs/accuracy.md. The leaf's pause grows with the users
-(3 ms for each), so that users do not merely wait for two processors. Needs root and a built target/release/wirespan
-(WIRESPAN names another).
+(3 ms for each), so that users do not merely wait for two processors. `--keep` keeps what each cell left: its traces,
+its spans before their causes were inferred (`cargo run -p wirespan-ship --example replay` infers them again), and the
+logs of its servers. Needs root and a built target/release/wirespan (WIRESPAN names another).
 """
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,16 +38,30 @@ sys.path.insert(0, str(FIELD))
 from stacks import STACKS  # noqa: E402 - from tests/apps/field
 
 
-def measure(name, users, requests):
+@contextlib.contextmanager
+def folder_of(cell, keep):
+    """Where a cell leaves its files; without `keep` they go when it has been compared."""
+    if keep:
+        folder = pathlib.Path(keep).resolve() / cell
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        yield folder
+    else:
+        with tempfile.TemporaryDirectory(prefix="wirespan-field-") as scratch:
+            os.chmod(scratch, 0o755)  # the database runs as a user of its own
+            yield pathlib.Path(scratch)
+
+
+def measure(name, users, requests, keep=None):
     """What compare.py says of one run, or why there is nothing to compare."""
-    with tempfile.TemporaryDirectory(prefix="wirespan-field-") as scratch:
-        os.chmod(scratch, 0o755)
-        work, spans = pathlib.Path(scratch) / "work", pathlib.Path(scratch) / "spans.jsonl"
+    with folder_of(f"{name}-{users}", keep) as folder:
+        work, spans = folder / "work", folder / "spans.jsonl"
         command = [WIRESPAN, "run", "--no-ui", "--print", "0", "--config", FIELD / "masks.toml", "--otlp-file", spans]
         command += ["--", sys.executable, FIELD / "run.py", "--dir", work, "--users", users, "--requests", requests]
         command += ["--pause-us", users * PAUSE_US, name]
+        env = {**os.environ, "WIRESPAN_RECORD_SPANS": str(folder / "recorded")} if keep else None
         try:
-            ran = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=600)
+            ran = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=600, env=env)
         except subprocess.TimeoutExpired:
             return {"failed": "no end in 600 s"}
         load = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith('{"stack"')]
@@ -167,6 +184,7 @@ def main(words):
     parser.add_argument("--requests", type=int, default=2000, metavar="N")
     parser.add_argument("--runs", type=int, default=1, metavar="R", help="the worst of so many runs counts (1)")
     parser.add_argument("--stack", nargs="+", choices=list(STACKS), metavar="NAME", default=list(STACKS))
+    parser.add_argument("--keep", metavar="DIR", help="keep the spans and logs of each cell there")
     parser.add_argument("--page-only", action="store_true", help="make the page from the kept results")
     args = parser.parse_args(words)
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
@@ -176,7 +194,7 @@ def main(words):
     failures = 0
     cells = [(users, name) for users in args.users for name in args.stack]
     for n, (users, name) in enumerate(cells, 1):
-        found = [measure(name, users, args.requests) for _ in range(args.runs)]
+        found = [measure(name, users, args.requests, args.keep) for _ in range(args.runs)]
         good = [run for run in found if "share" in run]
         if len(good) < len(found):
             why = next(run for run in found if "share" not in run)

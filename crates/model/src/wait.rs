@@ -154,6 +154,8 @@ pub struct ActorTurn {
     pub from_ns: u64,
     /// Until then.
     pub to_ns: u64,
+    /// How much of it the thread was on a processor, ns; 0 if that is not known.
+    pub ran_ns: u64,
     /// The actor was ready since then, and its runtime did not run it; `from_ns` or 0 if that is not known.
     pub ready_ns: u64,
     /// Why it did not run before, in the words of its runtime, [`READY`], or [`AWAITS`] and where; empty if that is not

@@ -2,12 +2,14 @@
 //!
 //! Spans that share a key wait together in a group. When no span has come for a while, [`link`] splits the group into
 //! traces. A request's span ends after the calls that the request caused, so a group that misses the request of one of
-//! its calls waits longer. A group is remembered after its export: a late span gets its trace id and its parent.
+//! its calls waits longer. A group is remembered after its export: a late span gets its trace id and its parent. Spans
+//! that sent messages to a broker are kept longer, as messages may wait there.
 //!
 //! A call waits with the request that caused it. Two requests with the same name do not wait together: on a shared
 //! connection every request under way has that name, one after the other, and the group would never be idle.
 
 mod config;
+mod shelf;
 
 pub use config::{StreamConfig, StreamStats};
 
@@ -16,6 +18,7 @@ use crate::forest::link;
 use crate::links::{nearest, Moves};
 use crate::related::{keys, own_names};
 use rustc_hash::{FxHashMap, FxHashSet};
+use shelf::Shelf;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,6 +51,7 @@ pub struct Stream {
     remembered: BTreeSet<(u64, u64)>,
     /// Spans that sent messages to a broker.
     sent: Moves,
+    shelf: Shelf,
     next: u64,
     spans: usize,
     now_ns: u64,
@@ -67,6 +71,7 @@ impl Stream {
             due: BTreeSet::new(),
             remembered: BTreeSet::new(),
             sent: Moves::default(),
+            shelf: Shelf::default(),
             next: 0,
             spans: 0,
             now_ns: 0,
@@ -296,7 +301,9 @@ impl Stream {
 
     /// The trace under which a span was exported.
     fn exported(&self, id: SpanId) -> Option<TraceId> {
-        let group = self.by_key.get(&Key { kind: KeyKind::Span, value: id.0 })?;
+        let Some(group) = self.by_key.get(&Key { kind: KeyKind::Span, value: id.0 }) else {
+            return self.shelf.trace(id);
+        };
         self.groups.get(group)?.spans.iter().find(|k| k.span.id == id)?.exported
     }
 
@@ -323,7 +330,13 @@ impl Stream {
                     self.named.remove(&name);
                 }
             }
-            self.sent.remove(&kept.span);
+        }
+        for kept in group.spans.into_iter().filter(|kept| moved(&kept.span, Transfer::Sent)) {
+            let gone = match kept.exported {
+                Some(trace) => self.shelf.put(kept.span, trace),
+                None => Some(kept.span),
+            };
+            gone.iter().for_each(|span| self.sent.remove(span));
         }
     }
 }

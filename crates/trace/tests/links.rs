@@ -165,6 +165,21 @@ fn exported_traces_name_their_senders() {
 }
 
 #[test]
+fn a_message_that_waited_for_long_still_names_its_sender() {
+    let mut out: Vec<Trace> = Vec::new();
+    let mut stream = Stream::new(StreamConfig::default());
+    stream.push(Arc::new(kafka(1, "Produce", 0, 4, T0)), &mut |t| out.push(t));
+    for minute in 0..20 {
+        stream.tick(T0 + minute * 60 * S, &mut |t| out.push(t));
+    }
+    assert_eq!((out.len(), stream.kept()), (1, 0), "its trace is forgotten");
+    stream.push(Arc::new(kafka(2, "Fetch", 0, 4, T0 + 1200 * S)), &mut |t| out.push(t));
+    stream.finish(&mut |t| out.push(t));
+    let links = &out[1].spans[0].links;
+    assert_eq!(links.iter().map(|l| (l.span, l.trace)).collect::<Vec<_>>(), [(SpanId(1), Some(out[0].id))]);
+}
+
+#[test]
 fn what_a_consumer_calls_belongs_to_the_fetch_that_brought_its_work_last() {
     let exchange = |n| Some(ExchangeRange { first: n, last: n + 1 });
     let fetch = |id, n, at| Span { exchange: exchange(n), ..kafka(id, "Fetch", n as i64, n as i64 + 2, at) };

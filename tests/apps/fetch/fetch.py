@@ -4,7 +4,8 @@
 usage: fetch.py [NAME...]      without a name all that the tests need:
        python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
        shape_netty, tars, field_node, field_python, field_java_NAME, field_go, field_caddy,
-       field_cpp, field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp, otel_go, otel_java, python314
+       field_cpp, field_rust, grpc_go, shape_grpc, otelcol, otel_sdk, otel_cpp, otel_go, otel_java, python314,
+       jaeger
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -158,6 +159,12 @@ def go(name, folder=None):
         cwd=HERE / (folder or name),
         GOFLAGS="-mod=readonly",
     )
+
+
+def jaeger():
+    """Jaeger 2.13; newer ones are in no registry of Go. Its UI is not among the sources."""
+    version = "github.com/jaegertracing/jaeger/cmd/jaeger@v1.76.0"
+    run("go", "install", "-trimpath", "-ldflags=-s -w", version, GOBIN=str(CACHE))
 
 
 FIELD_JAVA = {
@@ -322,10 +329,12 @@ PARTS = {
     "otel_java": (lambda: jars("otel_java", "../../sdk/Service.java"), ["jars/pom.xml", "../sdk/Service.java"]),
     "python314": (python314, []),
     "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),
+    "jaeger": (jaeger, []),
 }
 
-# Only `bench/accuracy --field` needs these: they are fetched by name.
-MEASURED = {name for name in PARTS if name.startswith(("field_java_", "field_caddy", "field_cpp", "field_rust"))}
+# Only `bench/accuracy --field` and `tests/peers` need these: they are fetched by name.
+BY_NAME = ("field_java_", "field_caddy", "field_cpp", "field_rust", "jaeger")
+MEASURED = {name for name in PARTS if name.startswith(BY_NAME)}
 
 
 def fetch(name):

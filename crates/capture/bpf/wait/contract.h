@@ -127,6 +127,8 @@ struct ws_turn {
 	__u64 awaited; /* where its code had stopped before: a place as in interpreter_frames(); 0: that is not known */
 	__u32 tid;
 	__u32 before; /* the first WS_TURN_READY_BITS: how long it was ready before, us; then enum ws_parked */
+	__u32 ran_us; /* how much of it the thread was on a processor; 0: not known */
+	__u32 pad;
 };
 
 enum ws_turn_before { WS_TURN_READY_BITS = 23 };
@@ -174,8 +176,8 @@ _Static_assert(sizeof(struct ws_wait) == 120, "contract");
 _Static_assert(sizeof(struct ws_stack_copy) == 48, "contract");
 _Static_assert(sizeof(struct ws_stack) == 72, "contract");
 _Static_assert(sizeof(struct ws_waits) == 64, "contract");
-_Static_assert(sizeof(struct ws_turn) == 32, "contract");
-_Static_assert(sizeof(struct ws_turns) == 1056, "contract");
+_Static_assert(sizeof(struct ws_turn) == 40, "contract");
+_Static_assert(sizeof(struct ws_turns) == 1312, "contract");
 _Static_assert(sizeof(struct ws_sample) == 88, "contract");
 _Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
 

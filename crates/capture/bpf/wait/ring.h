@@ -15,6 +15,7 @@ struct wait_ring {
 	__u64 limited_ns;
 	__u64 on_cpu_ns;   /* how long it had run when it stopped last */
 	__u64 turn;	   /* the actor whose turn it is on this thread (turns.h); 0: none is known */
+	__u64 turn_ran_ns; /* how long this thread had run when that turn began */
 	__u64 runs_at;	   /* where the runtime keeps the actor that this thread runs: 0 there if it runs none */
 	__u32 turn_number; /* of that turn among those of the actor */
 	__u32 epoch;	   /* in which the thread stopped */

@@ -51,9 +51,13 @@ static __always_inline struct ws_turn *turn_of_thread(const struct wait_ring *r,
 static __always_inline void turn_ends(struct wait_ring *r, struct task_struct *task, __u64 now)
 {
 	struct ws_turn *turn = turn_of_thread(r, task);
+	__u64 ran_us;
 
-	if (turn && !turn->to_ns)
+	if (turn && !turn->to_ns) {
+		ran_us = (on_cpu_ns(task, now) - r->turn_ran_ns) / 1000;
 		turn->to_ns = now;
+		turn->ran_us = ran_us + 1;
+	}
 	r->turn = 0;
 }
 
@@ -127,7 +131,8 @@ static __always_inline void turn_begins(struct task_struct *task, __u64 actor, _
 	turn->before = ready_us(of, now) | (__u32)parked << WS_TURN_READY_BITS;
 	of->ready_ns = 0;
 	turn->from_ns = now;
-	turn->to_ns = 0;
+	turn->to_ns = turn->ran_us = 0;
+	r->turn_ran_ns = on_cpu_ns(task, now);
 	turn->awaited = awaited;
 	turn->tid = task->pid;
 	r->turn = actor;
@@ -162,6 +167,7 @@ static __always_inline void turn_born(struct task_struct *task, __u64 actor, __u
 	turn = turn_at(of, of->next++);
 	turn->from_ns = began_ns;
 	turn->to_ns = now;
+	turn->ran_us = 0;
 	turn->awaited = awaited;
 	turn->tid = task->pid;
 	turn->before = before;

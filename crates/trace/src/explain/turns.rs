@@ -117,7 +117,7 @@ impl Turns {
     }
 
     /// The parts of a time within a turn. When the actor ran is known only if all waits of the thread since then have
-    /// come.
+    /// come, or if the waits that came leave no more of the turn than its thread was on a processor.
     fn parts_of(
         &self,
         turn: &ActorTurn,
@@ -133,7 +133,16 @@ impl Turns {
         let came = turn.tid == self.answered || threads.within(turn.tid, turn.to_ns, until_ns).next().is_some();
         let is_complete = came && threads.within(turn.tid, time.0, until_ns).count() < SURELY_KEPT;
         let parts = threads.parts_between(turn.tid, time, cover);
-        Parts { on_cpu: if is_complete { parts.on_cpu } else { 0 }, ..parts }
+        let whole = (turn.from_ns, turn.to_ns);
+        let may_have_run = threads.parts_between(turn.tid, whole, &|_, _| 0).on_cpu;
+        let on_cpu = if is_complete || (turn.ran_ns != 0 && may_have_run <= turn.ran_ns + OFF_NS + turn.ran_ns / 100) {
+            parts.on_cpu
+        } else if time == whole {
+            parts.on_cpu.min(turn.ran_ns)
+        } else {
+            0
+        };
+        Parts { on_cpu, ..parts }
     }
 
     /// When which thread acted for the request.
@@ -280,6 +289,22 @@ mod tests {
         threads.add(waits(5, &[(390, 0, 0)]));
         threads.add(ThreadWaits { exchange: 1, ..waits(5, &[]) });
         assert_eq!(parts(&turns, &threads, (300, 500)), [100 + 42, 3, 50 + 5, 0]);
+    }
+
+    #[test]
+    fn the_clock_of_a_turn_tells_that_all_waits_have_come() {
+        const MS: u64 = 1_000_000;
+        let ran = |ran_ms| Turns {
+            answered: 5,
+            turns: vec![ActorTurn { ran_ns: ran_ms * MS, ..turn(6, 0, 20 * MS) }, turn(5, 30 * MS, 40 * MS)],
+        };
+        let mut threads = Threads::default();
+        threads.add(waits(6, &[(10 * MS, 10 * MS, 15 * MS)]));
+        assert_eq!(parts(&ran(15), &threads, (2 * MS, 20 * MS)), [13 * MS, 5 * MS, 0, 0]);
+        // Some waits are missing: how long it ran is known of the whole turn alone.
+        assert_eq!(parts(&ran(12), &threads, (2 * MS, 20 * MS)), [0, 5 * MS, 0, 13 * MS]);
+        assert_eq!(parts(&ran(12), &threads, (0, 20 * MS)), [12 * MS, 5 * MS, 0, 3 * MS]);
+        assert_eq!(parts(&ran(0), &threads, (0, 20 * MS)), [0, 5 * MS, 0, 15 * MS]);
     }
 
     #[test]

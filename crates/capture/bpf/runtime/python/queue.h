@@ -124,6 +124,12 @@ int WS_UPROBE(python_queue)
 		return 0;
 	a = acting(task, t);
 	job = python_job(a, thread_group(task, t));
+	/*
+	 * A thread that does not wait for the rest of its request may give away what another thread has read (grpcio's
+	 * server): its word is as good as a wake-up.
+	 */
+	if (job.evidence == WS_EV_COROUTINE && a == &t->acts && !(a->state == ACTS_OWN && t->blocks))
+		job.evidence = WS_EV_WAKE_UP;
 	actor_carry(&item, &job);
 	return 0;
 }

@@ -82,6 +82,7 @@ impl Turns {
             tid: turn.tid,
             from_ns: clock.to_unix(turn.from_ns),
             to_ns: clock.to_unix(to_ns),
+            ran_ns: u64::from(turn.ran_us) * 1000,
             ready_ns: clock.to_unix(ready_ns(&turn)),
             parked: match turn.awaited {
                 0 => reason(texts, turn.before >> WS_TURN_READY_BITS),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     fn turn(from_ns: u64, to_ns: u64, tid: u32) -> Turn {
-        Turn { from_ns, to_ns, awaited: 0, tid, before: 3 << WS_TURN_READY_BITS }
+        Turn { from_ns, to_ns, awaited: 0, tid, before: 3 << WS_TURN_READY_BITS, ..Turn::default() }
     }
 
     #[test]
