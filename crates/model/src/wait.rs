@@ -158,8 +158,7 @@ pub struct ActorTurn {
     pub ran_ns: u64,
     /// The actor was ready since then, and its runtime did not run it; `from_ns` or 0 if that is not known.
     pub ready_ns: u64,
-    /// Why it did not run before, in the words of its runtime, [`READY`], or [`AWAITS`] and where; empty if that is not
-    /// known.
+    /// Why it did not run before, as its runtime says, [`READY`], or [`AWAITS`] and where; empty if not known.
     pub parked: Text,
 }
 

@@ -240,15 +240,7 @@ class Server:
             raise errors[0]
 
     def end(self):
-        for child in reversed(self.children):
-            if child.poll() is None:
-                child.terminate()
-        for child in reversed(self.children):
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        services.end(self.children)
 
     def run(self):
         self.start()
