@@ -13,7 +13,7 @@ use wirespan_model::attr::{ANSWER_COROUTINE, ANSWER_THREAD};
 use wirespan_model::broker::is_delivery;
 use wirespan_model::{ExchangeRange, Span, SpanId, Value};
 
-/// Most threads, and most answers, that are remembered.
+/// Most threads, and most answers and reads of requests, that are remembered.
 const MAX_THREADS: usize = 4_096;
 const MAX_ANSWERS: usize = 16_384;
 /// Calls from which on it can be said that a thread, or a whole process, waits for each call; and during one in so many
@@ -22,8 +22,6 @@ const TELLING: u32 = 8;
 const RARE: u32 = 100;
 /// Calls of a thread, or of a process, after which earlier ones count half: a loop with one user waits for each call.
 const FADE_AFTER: u32 = 512;
-/// Requests of a thread that are remembered as read.
-const MOST_READ: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Waits {
@@ -69,7 +67,7 @@ struct Acts {
     end_ns: u64,
     socket: u64,
     answers: VecDeque<Answered>,
-    /// The last requests that the thread has read, whoever answered them.
+    /// The last requests that the thread has read, whoever answered them, in the order of their starts.
     reads: VecDeque<Answered>,
 }
 
@@ -106,8 +104,9 @@ pub(super) fn answerer(span: &Span) -> Actor {
 #[derive(Debug, Default)]
 pub(super) struct Answerers {
     actors: FxHashMap<Actor, Acts>,
-    /// Who gave the answers that are remembered, the oldest first.
+    /// Who gave the answers that are remembered, the oldest first; and which threads have read requests.
     order: VecDeque<Actor>,
+    readers: VecDeque<u32>,
     all: Waits,
     has_coroutines: bool,
 }
@@ -121,6 +120,17 @@ impl Answerers {
         if acts.answers.is_empty() && matches!(actor, Actor::Coroutine(_)) {
             self.actors.remove(&actor);
         }
+    }
+
+    fn add_read(&mut self, tid: u32, read: Answered) {
+        if self.readers.len() >= MAX_ANSWERS {
+            let oldest = self.readers.pop_front().and_then(|tid| self.actors.get_mut(&Actor::Thread(tid)));
+            oldest.and_then(|acts| acts.reads.pop_front());
+        }
+        self.readers.push_back(tid);
+        let reads = &mut self.actors.entry(Actor::Thread(tid)).or_default().reads;
+        let at = reads.partition_point(|a| a.start_ns <= read.start_ns);
+        reads.insert(at, read);
     }
 
     /// Adds a request that was answered.
@@ -137,11 +147,7 @@ impl Answerers {
             is_delivery: is_delivery(span),
         };
         if span.coroutine == 0 && !answered.is_delivery {
-            let reads = &mut self.actors.entry(Actor::Thread(span.tid)).or_default().reads;
-            if reads.len() >= MOST_READ {
-                reads.pop_front();
-            }
-            reads.push_back(answered);
+            self.add_read(span.tid, answered);
         }
         if self.order.len() >= MAX_ANSWERS {
             self.forget();
@@ -161,7 +167,7 @@ impl Answerers {
         }
         let thread = Actor::Thread(span.tid);
         if self.actors.len() >= MAX_THREADS + MAX_ANSWERS && !self.actors.contains_key(&thread) {
-            (self.actors, self.order) = (FxHashMap::default(), VecDeque::new());
+            (self.actors, self.order, self.readers) = Default::default();
         }
         let thread = self.actors.entry(thread).or_default();
         // Several calls of one connection may leave in one write.
@@ -205,8 +211,10 @@ impl Acts {
 
     /// Whether another connection brought the thread a request after this one, which was open at this time.
     fn has_read_another(&self, answered: &Answered, at_ns: u64) -> bool {
-        let since = |a: &&Answered| a.socket != answered.socket && a.start_ns > answered.start_ns;
-        self.reads.iter().filter(since).any(|a| (a.start_ns..=a.end_ns).contains(&at_ns))
+        let begun = |at_ns: u64| self.reads.partition_point(|a| a.start_ns <= at_ns);
+        let (from, to) = (begun(answered.start_ns), begun(at_ns));
+        let mut since = self.reads.range(from.min(to)..to);
+        since.any(|a| a.socket != answered.socket && a.end_ns >= at_ns)
     }
 
     fn ends_at(&self, at_ns: u64) -> usize {
@@ -291,6 +299,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_thread_has_read_is_known_as_long_as_its_answers() {
+        let on = |socket, request| Span { socket, ..request };
+        let mut answerers = Answerers::default();
+        (0..20).for_each(|n| answerers.add_call(&call(1, 1_000 * n + 10, 1_000 * n + 20)));
+        answerers.add_answer(&on(5, request(1, 0, 500, 1)));
+        answerers.add_answer(&on(6, request(2, 100, 900, 8)));
+        (0..1_000).for_each(|n| answerers.add_answer(&on(7, request(10 + n, 2_000 * n, 2_000 * n + 50, 1))));
+        assert_eq!(made_by(&answerers, &call(1, 110, 120)), None, "it had read two");
+    }
+
+    #[test]
     fn a_coroutine_makes_its_calls_for_what_it_answers_next() {
         let mut answerers = Answerers::default();
         for n in 0..20 {
@@ -340,6 +359,8 @@ mod tests {
             answerers.add_call(&call(n as u32, n, n + 1));
         }
         assert!(answerers.order.len() <= MAX_ANSWERS && answerers.actors.len() <= MAX_THREADS + 2 * MAX_ANSWERS);
+        let reads = answerers.actors[&Actor::Thread(1)].reads.len();
+        assert!(answerers.readers.len() <= MAX_ANSWERS && reads <= MAX_ANSWERS);
     }
 
     #[test]
