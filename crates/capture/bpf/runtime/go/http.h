@@ -141,6 +141,7 @@ int WS_UPROBE(go_http)
 			break;
 		value = *got;
 		actor_pass_cause(running, value.cause, value.evidence, PASS_LENT);
+		running->in_wait = 0; /* what it was given by its channel is this request, not a connection */
 		break;
 	}
 	return 0;
