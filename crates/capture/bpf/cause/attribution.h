@@ -180,6 +180,14 @@ static __always_inline void end_aftermath(const struct attribution *c)
 		tell_alias(c->cause, c->guess, WS_ALIAS_NAME);
 }
 
+/* The cause that an actor gives away with work. */
+static __always_inline __u64 given_cause(const struct attribution *from)
+{
+	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
+
+	return from->state == ACTS_LENT && (!cause || from->pending) ? from->guess : cause;
+}
+
 /*
  * How a cause passes. HOW_CHAIN: from waiter to waiter, as a lock or the right to look into a queue passes.
  * HOW_WAKE_UP: to a woken actor, which may find other work in the queue. HOW_CHANNEL: together with the work itself.
@@ -188,10 +196,8 @@ enum { HOW_CHAIN, HOW_WAKE_UP, HOW_CHANNEL };
 
 static __always_inline void lend(struct attribution *from, struct attribution *to, __u64 place, int how)
 {
-	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
+	__u64 cause = given_cause(from);
 
-	if (from->state == ACTS_LENT && (!cause || from->pending))
-		cause = from->guess;
 	if (how != HOW_CHANNEL && to->state == ACTS_LENT && is_provisional(to->cause) && to->used & USED_SEND) {
 		if (to->answers)
 			return;

@@ -134,8 +134,11 @@ impl Turns {
         let is_complete = came && threads.within(turn.tid, time.0, until_ns).count() < SURELY_KEPT;
         let parts = threads.parts_between(turn.tid, time, cover);
         let whole = (turn.from_ns, turn.to_ns);
-        let may_have_run = threads.parts_between(turn.tid, whole, &|_, _| 0).on_cpu;
-        let on_cpu = if is_complete || (turn.ran_ns != 0 && may_have_run <= turn.ran_ns + OFF_NS + turn.ran_ns / 100) {
+        let leave_no_more = || {
+            let may_have_run = threads.parts_between(turn.tid, whole, &|_, _| 0).on_cpu;
+            turn.ran_ns != 0 && may_have_run <= turn.ran_ns + OFF_NS + turn.ran_ns / 100
+        };
+        let on_cpu = if is_complete || leave_no_more() {
             parts.on_cpu
         } else if time == whole {
             parts.on_cpu.min(turn.ran_ns)

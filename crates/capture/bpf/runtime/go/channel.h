@@ -36,9 +36,7 @@ __noinline int go_left(__u64 place, __u64 goid)
 		return 0;
 	}
 	go_next_job(from);
-	value.cause = from->state == ACTS_RETURNED ? 0 : from->cause;
-	if (from->state == ACTS_LENT && (!value.cause || from->pending))
-		value.cause = from->guess;
+	value.cause = given_cause(from);
 	if (value.cause)
 		actor_carry(&key, &value);
 	return 0;
