@@ -22,6 +22,10 @@ pub const WAITS: &str = "wirespan.waits";
 /// such.
 pub const CALLS: &str = "wirespan.syscalls.recorded";
 
+/// Attribute that carries the events and links of an SDK's span within wirespan ([`crate::SdkTold`]); never shown as
+/// such.
+pub const SDK_TOLD: &str = "wirespan.sdk.told";
+
 /// Attribute of a span whose system calls are recorded, until they are known: the form in which they are shown.
 pub const CALLS_AS: &str = "wirespan.syscalls.as";
 

@@ -3,7 +3,7 @@
 //! An attribute from the protocol's parser comes first, and replaces a derived one. The prefix `wirespan.` is for facts
 //! that no convention names.
 
-use crate::attr::{Attr, Value, CALLS, CALLS_AS, WAITS};
+use crate::attr::{Attr, Value, CALLS, CALLS_AS, SDK_TOLD, WAITS};
 use crate::net::{Endpoint, Transport};
 use crate::span::{Resource, Span, SpanKind, Status, TapSide};
 use crate::syscalls::SpanCalls;
@@ -69,14 +69,17 @@ impl Attributes {
 /// Attributes of the span itself.
 pub fn attributes(span: &Span) -> Vec<Attr> {
     let mut a = Attributes(Vec::with_capacity(span.attrs.len() + 28));
-    let is_shown = |(key, _): &&Attr| key != WAITS && key != CALLS && key != CALLS_AS;
+    let is_shown = |(key, _): &&Attr| ![WAITS, CALLS, CALLS_AS, SDK_TOLD].contains(&&**key);
     a.0.extend(span.attrs.iter().filter(is_shown).cloned());
     if let Some(calls) = SpanCalls::of(span) {
         a.0.extend(calls.attributes());
     }
-    by_protocol(span, &mut a);
+    let is_sdk = span.tap == TapSide::App;
+    if !is_sdk {
+        by_protocol(span, &mut a);
+    }
     network(span, &mut a);
-    if span.status.is_error(span.kind) {
+    if span.status.is_error(span.kind) && !is_sdk {
         let code = span.status_code.map(|c| c.to_string());
         a.text("error.type", code.as_deref().unwrap_or(span.status.as_str()));
     }
@@ -86,7 +89,7 @@ pub fn attributes(span: &Span) -> Vec<Attr> {
         a.text("thread.name", &span.comm);
     }
     a.text("wirespan.tap_side", span.tap.as_str());
-    if span.tap == TapSide::App {
+    if is_sdk {
         return a.0;
     }
     a.text("wirespan.status", span.status.as_str());

@@ -1,10 +1,11 @@
 //! The events of a span, as OTLP and Jaeger show them: what its threads waited for, where they ran, which system calls
-//! they made. Names are in docs/attributes.md.
+//! they made, and what its SDK noted. Names are in docs/attributes.md.
 
 use crate::stack::Stack;
 use crate::syscalls::SpanCalls;
 use crate::wait::{SpanSample, SpanWait, SpanWaits, SAMPLE_NS};
-use crate::{Attr, Span, Value};
+use crate::{Attr, SdkTold, Span, Value};
+use std::borrow::Cow;
 
 /// Most places that are told in which a span ran.
 const MOST_PLACES: usize = 5;
@@ -14,19 +15,19 @@ const MOST_PLACES: usize = 5;
 pub struct SpanEvent {
     /// When it began.
     pub time_ns: u64,
-    /// Its kind: `wirespan.wait`, `wirespan.cpu` or `wirespan.syscall`.
-    pub name: &'static str,
+    /// Its kind: `wirespan.wait`, `wirespan.cpu` or `wirespan.syscall`; of an SDK's event its name.
+    pub name: Cow<'static, str>,
     /// What is known of it.
     pub attributes: Vec<Attr>,
 }
 
 /// The events of a span; `waits` are its own ([`SpanWaits::of`]).
 pub fn span_events(span: &Span, waits: Option<&SpanWaits>) -> Vec<SpanEvent> {
-    let mut events = Vec::new();
+    let mut events: Vec<SpanEvent> = SdkTold::of(span).into_iter().flat_map(SdkTold::span_events).collect();
     if let Some(all) = waits {
         let wait = |of: &SpanWait| SpanEvent {
             time_ns: of.start_ns,
-            name: "wirespan.wait",
+            name: "wirespan.wait".into(),
             attributes: of.attributes(all.stack(of)),
         };
         events.extend(all.waits.iter().map(wait));
@@ -36,7 +37,7 @@ pub fn span_events(span: &Span, waits: Option<&SpanWaits>) -> Vec<SpanEvent> {
     if let Some(all) = SpanCalls::of(span) {
         events.extend(all.events().iter().map(|call| SpanEvent {
             time_ns: call.start_ns,
-            name: "wirespan.syscall",
+            name: "wirespan.syscall".into(),
             attributes: all.call_attributes(call),
         }));
     }
@@ -56,5 +57,5 @@ fn place(span: &Span, all: &SpanWaits, sample: &SpanSample) -> Option<SpanEvent>
             attributes.push((key.into(), Stack::text(frames).into()));
         }
     }
-    Some(SpanEvent { time_ns: span.start_ns, name: "wirespan.cpu", attributes })
+    Some(SpanEvent { time_ns: span.start_ns, name: "wirespan.cpu".into(), attributes })
 }

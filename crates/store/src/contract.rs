@@ -152,6 +152,10 @@ pub trait Store: Send + Sync {
     fn scan_outline(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
         self.scan(range, visit)
     }
+    /// As [`Store::scan`], but the spans may have only id, tap side, service and parent span id.
+    fn scan_parents(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
+        self.scan(range, visit)
+    }
     /// Adds flows. They can be found when this returns; they survive a crash at most one second later. A store that
     /// keeps no flows returns an error.
     fn append_flows(&self, _flows: &[Flow]) -> Result<(), StoreError> {

@@ -52,6 +52,12 @@ fn check(store: &Embedded, spans: &[Arc<Span>], when: &str) {
     };
     store.scan_outline(TimeRange::ALL, &mut outline).unwrap();
     assert_eq!(outlines, spans.len(), "{when}: outlines");
+    let mut parents = Vec::new();
+    let mut with_parent = |s: &Span| parents.push((s.id, s.tap, s.resource.service.clone(), s.parent_span_id));
+    store.scan_parents(TimeRange::ALL, &mut with_parent).unwrap();
+    parents.sort_by_key(|(id, ..)| *id);
+    let known = spans.iter().map(|s| (s.id, s.tap, s.resource.service.clone(), s.parent_span_id));
+    assert!(parents.into_iter().eq(known), "{when}: parents");
 }
 
 proptest! {

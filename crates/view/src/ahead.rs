@@ -135,6 +135,10 @@ impl Store for Ahead<'_> {
         self.store.scan(range, visit)
     }
 
+    fn scan_parents(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
+        self.store.scan_parents(range, visit)
+    }
+
     fn append_flows(&self, flows: &[Flow]) -> Result<(), StoreError> {
         self.store.append_flows(flows)
     }

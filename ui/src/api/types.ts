@@ -7,6 +7,7 @@ export type SpanView = Schemas["SpanView"];
 export type TraceView = Schemas["TraceView"];
 export type TraceSpan = Schemas["TraceSpanView"];
 export type SpanCalls = Schemas["SpanCallsView"];
+export type SdkTold = Schemas["SdkToldView"];
 export type SpanWaits = Schemas["SpanWaitsView"];
 export type SpanWait = Schemas["WaitView"];
 export type FlameView = Schemas["FlameView"];

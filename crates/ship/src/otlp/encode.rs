@@ -27,8 +27,8 @@ use wirespan_model::key::hash64;
 use wirespan_model::syscalls::call_spans;
 use wirespan_model::wait::SpanWaits;
 use wirespan_model::{
-    semconv, span_events, Attr, ParentLink, Resource, Span, SpanEvent, SpanId, SpanLink, TapSide, Trace, TraceId,
-    TraceSpan, Value,
+    semconv, span_events, Attr, ParentLink, Resource, SdkLink, SdkTold, Span, SpanEvent, SpanId, SpanLink, TapSide,
+    Trace, TraceId, TraceSpan, Value,
 };
 
 /// Encodes assembled traces. Spans are grouped by resource and process, in order of first appearance.
@@ -164,7 +164,7 @@ fn encode_span(item: &Item) -> proto::Span {
     if item.incomplete {
         attributes.push(key_value("wirespan.trace.incomplete", true));
     }
-    let waits = SpanWaits::of(span);
+    let (waits, told) = (SpanWaits::of(span), SdkTold::of(span).unwrap_or_default());
     proto::Span {
         trace_id: item.trace_id.0.to_vec(),
         span_id: span.id.0.to_be_bytes().to_vec(),
@@ -174,9 +174,10 @@ fn encode_span(item: &Item) -> proto::Span {
         start_time_unix_nano: span.start_ns,
         end_time_unix_nano: span.end_ns.max(span.start_ns),
         attributes,
-        dropped_events_count: waits.as_ref().map_or(0, |waits| waits.left_out),
+        dropped_events_count: told.events_left_out.saturating_add(waits.as_ref().map_or(0, |waits| waits.left_out)),
         events: span_events(span, waits.as_ref()).into_iter().map(encode_event).collect(),
-        links: item.links.iter().filter_map(encode_link).collect(),
+        dropped_links_count: told.links_left_out,
+        links: item.links.iter().filter_map(encode_link).chain(told.links.into_iter().map(encode_sdk_link)).collect(),
         status: Some(status.unwrap_or_default()),
         ..proto::Span::default()
     }
@@ -204,6 +205,16 @@ fn encode_link(link: &SpanLink) -> Option<proto::Link> {
         ],
         ..proto::Link::default()
     })
+}
+
+/// A link that the span's SDK told.
+fn encode_sdk_link(link: SdkLink) -> proto::Link {
+    proto::Link {
+        trace_id: link.trace.0.to_vec(),
+        span_id: link.span.0.to_be_bytes().to_vec(),
+        attributes: key_values(link.attributes),
+        ..proto::Link::default()
+    }
 }
 
 fn attributes(span: &Span, link: Option<&ParentLink>) -> Vec<KeyValue> {

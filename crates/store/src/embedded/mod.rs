@@ -184,6 +184,9 @@ impl Store for Embedded {
     fn scan_outline(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
         self.inner.scan(range, Some(schema::OUTLINE_COLUMNS), visit)
     }
+    fn scan_parents(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
+        self.inner.scan(range, Some(schema::PARENT_COLUMNS), visit)
+    }
     fn append_flows(&self, flows: &[Flow]) -> Result<(), StoreError> {
         let stopped = self.inner.lock().stopped().cloned();
         if let Some(why) = stopped {

@@ -166,6 +166,9 @@ pub(crate) const OUTLINE_COLUMNS: &[Col] = &[
     Col::Host,
 ];
 
+/// Columns that [`Store::scan_parents`](crate::Store::scan_parents) reads.
+pub(crate) const PARENT_COLUMNS: &[Col] = &[Col::Start, Col::Service, Col::Tap, Col::Id, Col::ParentSpanId];
+
 /// Rows per Parquet page: the unit of a point look-up.
 pub(crate) const PAGE_ROWS: usize = 2048;
 /// Rows per Parquet row group: bounds the memory of writing.

@@ -2,13 +2,13 @@
 //!
 //! Source: the HTTP handlers of jaegertracing/jaeger (`cmd/query`, `model/json`). Times are Unix µs.
 
+mod calls;
 mod params;
 mod shape;
 mod v3;
 
 use crate::assemble::{assemble, find_trace, traces_of};
 use crate::error::ApiError;
-use crate::evidence::service_map;
 use crate::when::now_ns;
 use crate::ViewState;
 use axum::extract::{Path, RawQuery, State};
@@ -16,9 +16,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use calls::calls;
 use params::Params;
 use shape::{trace_json, Dependency, Envelope, Failure, Operation, TraceJson};
-use wirespan_map::NodeKind;
 use wirespan_model::syscalls::with_calls;
 use wirespan_store::{Field, Query, TimeRange};
 
@@ -154,17 +154,4 @@ async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -
 /// What Jaeger answers where it keeps no metrics. Its UI then says so on the page *Monitor*.
 async fn no_metrics() -> Refused {
     Refused(ApiError::refused(StatusCode::NOT_IMPLEMENTED, "no_metrics", "metrics are served at /metrics only"))
-}
-
-/// How often services call each other.
-async fn calls(state: &ViewState, range: TimeRange) -> Result<Vec<Dependency>, ApiError> {
-    let map = state.query(move |store| Ok(service_map(store, range)?)).await?;
-    let mut calls: std::collections::BTreeMap<(String, String), u64> = std::collections::BTreeMap::new();
-    for edge in &map.edges {
-        let (Some(parent), Some(child)) = (map.nodes.get(edge.client), map.nodes.get(edge.server)) else { continue };
-        if parent.kind == NodeKind::Service {
-            *calls.entry((parent.name.clone(), child.name.clone())).or_default() += edge.total.count;
-        }
-    }
-    Ok(calls.into_iter().map(|((parent, child), call_count)| Dependency { parent, child, call_count }).collect())
 }

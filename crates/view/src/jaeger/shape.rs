@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wirespan_model::wait::SpanWaits;
-use wirespan_model::{semconv, span_events, Attr, Resource, SpanEvent, Trace, TraceSpan};
+use wirespan_model::{semconv, span_events, Attr, Resource, SdkTold, SpanEvent, Trace, TraceSpan};
 
 /// The envelope of every answer.
 #[derive(Debug, Serialize)]
@@ -126,7 +126,7 @@ fn tags(attributes: Vec<Attr>) -> Vec<Tag> {
 }
 
 fn log(event: SpanEvent) -> Log {
-    let mut fields = vec![Tag::new("event", event.name.into())];
+    let mut fields = vec![Tag::new("event", Json::String(event.name.into()))];
     fields.extend(tags(event.attributes));
     Log { timestamp: event.time_ns / 1_000, fields }
 }
@@ -174,6 +174,11 @@ fn span_json(trace_id: &str, s: &TraceSpan, process_id: String, mut tags: Vec<Ta
             span_id: link.parent.to_string(),
         });
     }
+    references.extend(SdkTold::of(span).into_iter().flat_map(|told| told.links).map(|link| Reference {
+        ref_type: "FOLLOWS_FROM",
+        trace_id: link.trace.to_string(),
+        span_id: link.span.to_string(),
+    }));
     SpanJson {
         trace_id: trace_id.to_owned(),
         span_id: span.id.to_string(),

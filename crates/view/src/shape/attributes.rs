@@ -16,7 +16,7 @@ pub fn attributes(span: &Span) -> Map<String, Json> {
 }
 
 /// Attributes as a JSON object.
-fn json(attributes: Vec<Attr>) -> Map<String, Json> {
+pub(super) fn json(attributes: Vec<Attr>) -> Map<String, Json> {
     attributes.into_iter().map(|(key, value)| (key.into_owned(), value.to_json())).collect()
 }
 

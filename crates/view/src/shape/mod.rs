@@ -13,6 +13,7 @@ pub mod packets;
 mod slow;
 mod span;
 mod status;
+mod told;
 mod trace;
 mod waits;
 
@@ -29,6 +30,7 @@ pub use span::SpanView;
 pub(crate) use span::{kind, LinkView, SpanLinkView, SpanList};
 pub(crate) use status::StatusView;
 pub use status::{AgentStatus, Counter, Memory, Stage};
+pub(crate) use told::SdkToldView;
 pub use trace::TraceView;
 pub(crate) use trace::{summarise, TraceList};
 pub(crate) use waits::SpanWaitsView;

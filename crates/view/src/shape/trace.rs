@@ -1,6 +1,6 @@
 //! A trace, and a trace in one line, as JSON.
 
-use super::{HopView, LinkView, SpanCallsView, SpanLinkView, SpanView, SpanWaitsView};
+use super::{HopView, LinkView, SdkToldView, SpanCallsView, SpanLinkView, SpanView, SpanWaitsView};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -55,6 +55,9 @@ pub struct TraceSpanView {
     /// The system calls that its threads made; absent if they were not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syscalls: Option<SpanCallsView>,
+    /// Events and links of an SDK's span; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<SdkToldView>,
     /// The span.
     pub span: SpanView,
 }
@@ -160,6 +163,7 @@ impl From<&Trace> for TraceView {
                     hop_over_devices: hops.over_devices.map(HopView::from),
                     waits: SpanWaitsView::of(&s.span),
                     syscalls: SpanCallsView::of(&s.span),
+                    told: SdkToldView::of(&s.span),
                     span: SpanView::from(s.span.as_ref()),
                 })
                 .collect(),

@@ -1,8 +1,11 @@
 //! The query APIs of Jaeger.
 
-use super::{app, get, ok};
+use super::{app, get, ok, sample, NOW};
 use axum::http::StatusCode;
 use serde_json::Value;
+use std::sync::Arc;
+use wirespan_model::{Resource, SdkEvent, SdkLink, SdkTold, Span, SpanId, SpanKind, Status, TapSide, TraceId};
+use wirespan_view::{router, ViewState};
 
 /// As Jaeger's own snapshots have it (`cmd/query/app/apiv3/snapshots`).
 #[tokio::test]
@@ -120,4 +123,57 @@ async fn jaeger() {
     assert_eq!((status, &body["errors"][0]["code"]), (StatusCode::NOT_IMPLEMENTED, &501.into()), "as its UI expects");
     let (status, body) = get(&app, "/api/traces").await;
     assert_eq!((status, &body["data"]), (StatusCode::BAD_REQUEST, &Value::Null));
+}
+
+#[tokio::test]
+async fn what_an_sdk_told_is_there_in_both_versions() {
+    let resource = |service: &str| Arc::new(Resource { service: service.into(), ..Resource::default() });
+    let told = SdkTold {
+        events: vec![SdkEvent {
+            time_ns: NOW + 7_000,
+            name: "looked".into(),
+            attributes: vec![("row".into(), 3.into())],
+        }],
+        links: vec![SdkLink { trace: TraceId([9; 16]), span: SpanId(0xab), attributes: Vec::new() }],
+        ..SdkTold::default()
+    };
+    let root = Span {
+        id: SpanId(1),
+        tap: TapSide::App,
+        kind: SpanKind::Server,
+        protocol: "http".into(),
+        operation: "GET".into(),
+        target: "/order".into(),
+        status: Status::ServerError,
+        start_ns: NOW,
+        end_ns: NOW + 9_000,
+        trace_id: Some(TraceId([3; 16])),
+        attrs: told.attribute().into_iter().collect(),
+        resource: resource("orders"),
+        ..Span::default()
+    };
+    let inside = Span { id: SpanId(2), parent_span_id: Some(SpanId(1)), attrs: Vec::new(), ..root.clone() };
+    let other = Span { id: SpanId(3), resource: resource("stock"), ..inside.clone() };
+    let store = sample::store().unwrap();
+    store.append([root, inside, other].map(Arc::new).into()).unwrap();
+    let app = router(ViewState::new(store));
+
+    let id = TraceId([3; 16]).to_string();
+    let first = ok(&app, &format!("/api/traces/{id}")).await["data"][0]["spans"][0].clone();
+    assert_eq!(first["logs"][0]["timestamp"], NOW / 1000 + 7);
+    assert_eq!(first["logs"][0]["fields"][0]["value"], "looked");
+    assert_eq!(first["logs"][0]["fields"][1], serde_json::json!({"key": "row", "type": "int64", "value": 3}));
+    let link = serde_json::json!({"refType": "FOLLOWS_FROM", "traceID": "09".repeat(16), "spanID": "00000000000000ab"});
+    assert_eq!(first["references"], serde_json::json!([link]));
+    let derived = |tag: &Value| tag["key"] == "url.path" || tag["key"] == "error.type";
+    assert!(!first["tags"].as_array().unwrap().iter().any(derived), "only what the SDK told: {first}");
+
+    let third = ok(&app, &format!("/api/v3/traces/{id}")).await;
+    let spans = &third["result"]["resourceSpans"][0]["scopeSpans"][0]["spans"];
+    assert_eq!(spans[0]["events"][0]["name"], "looked");
+    assert_eq!(spans[0]["links"][0]["spanId"], "00000000000000ab");
+
+    let calls = ok(&app, "/api/dependencies?endTs=1800000001000&lookback=86400000").await;
+    let expected = serde_json::json!([{"parent": "orders", "child": "stock", "callCount": 1}]);
+    assert_eq!(calls["data"], expected, "calls within a service are none");
 }

@@ -18,6 +18,7 @@ import { Evidence } from "./Evidence";
 import { Messages } from "./Messages";
 import { NoWaits } from "./NoWaits";
 import { PartsList } from "./Parts";
+import { SdkEvents, SdkLinks } from "./SdkTold";
 import css from "./SpanPanel.module.css";
 import { SystemCalls } from "./SystemCalls";
 import { Waits } from "./Waits";
@@ -60,6 +61,12 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
         {span.status_code !== undefined && span.status_code !== null && <span> {span.status_code}</span>}
         {span.error_text && <span>: {span.error_text}</span>}
       </p>
+
+      {item.told && item.told.events.length + item.told.events_left_out > 0 && (
+        <Section title={`Events (${item.told.events.length})`}>
+          <SdkEvents of={item.told} />
+        </Section>
+      )}
 
       <Section title="Time">
         <Facts
@@ -142,6 +149,12 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
       {item.links && item.links.length > 0 && (
         <Section title={`Messages (${item.links.length})`}>
           <Messages links={item.links} />
+        </Section>
+      )}
+
+      {item.told && item.told.links.length + item.told.links_left_out > 0 && (
+        <Section title={`Links (${item.told.links.length})`}>
+          <SdkLinks of={item.told} />
         </Section>
       )}
 

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use wirespan_model::{
-    semconv, Attr, Endpoint, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TraceId, Transport, Value,
+    semconv, Attr, Endpoint, FiveTuple, Resource, SdkEvent, SdkLink, SdkTold, Span, SpanId, SpanKind, Status, TapSide,
+    TraceId, Transport, Value,
 };
 
 /// Attributes that name the remote system of a span, newest conventions first.
@@ -18,6 +19,12 @@ const SYSTEM: [&str; 6] =
 const MAX_ATTRS: usize = 128;
 /// Longest value kept, bytes; longer text is cut.
 const MAX_VALUE: usize = 4096;
+/// Most events, and most links, of a span that are kept.
+const MAX_TOLD: usize = 64;
+/// Most attributes of an event or link that are kept.
+const MAX_TOLD_ATTRS: usize = 32;
+/// Most text of all events and links of a span, bytes.
+const MAX_TOLD_TEXT: usize = 64 * 1024;
 /// Longest key kept, bytes.
 const MAX_KEY: usize = 256;
 
@@ -27,7 +34,7 @@ pub(crate) struct Converted {
     pub(crate) spans: Vec<Arc<Span>>,
     /// Rejected spans, by reason.
     pub(crate) rejected: Vec<(&'static str, u64)>,
-    /// Span events that were left out: only exceptions are kept, as attributes.
+    /// Span events that were left out: more of a span than are kept.
     pub(crate) events_dropped: u64,
     /// Span links that were left out.
     pub(crate) links_dropped: u64,
@@ -116,14 +123,15 @@ fn span(
         return Err("no start time");
     }
     let mut attrs = attributes(from.attributes);
-    for event in from.events {
-        if event.name == "exception" {
-            add_missing(&mut attrs, attributes(event.attributes));
-        } else {
-            out.events_dropped += 1;
-        }
+    let mut told = told(from.events, from.links, (from.dropped_events_count, from.dropped_links_count), out);
+    for event in told.events.iter_mut().filter(|event| event.time_ns == 0) {
+        event.time_ns = from.start_time_unix_nano;
     }
-    out.links_dropped += from.links.len() as u64;
+    // Exceptions are found by a search for attributes of their span.
+    for event in told.events.iter().filter(|event| &*event.name == "exception") {
+        add_missing(&mut attrs, event.attributes.clone());
+    }
+    attrs.extend(told.attribute());
     let scope_attrs = [("otel.scope.name", &scope.name), ("otel.scope.version", &scope.version)];
     let told = scope_attrs.into_iter().filter(|(_, v)| !v.is_empty());
     add_missing(&mut attrs, told.map(|(k, v)| (Cow::Borrowed(k), cut(v.clone()))).collect());
@@ -239,6 +247,45 @@ fn ends(
 fn attributes(from: Vec<KeyValue>) -> Vec<Attr> {
     let usable = from.into_iter().filter(|a| !a.key.is_empty() && a.key.len() <= MAX_KEY);
     usable.filter_map(|a| Some((Cow::Owned(a.key), value_of(a.value?)?))).take(MAX_ATTRS).collect()
+}
+
+/// What is kept of events and links; `left_out` by the SDK.
+fn told(events: Vec<proto::Event>, links: Vec<proto::Link>, left_out: (u32, u32), out: &mut Converted) -> SdkTold {
+    let mut room = MAX_TOLD_TEXT;
+    let mut fits = |text: usize, attributes: &[Attr]| {
+        let of = |(key, value): &Attr| key.len() + if let Value::Str(text) = value { text.len() } else { 8 };
+        let all = text + attributes.iter().map(of).sum::<usize>();
+        let fits = all <= room;
+        room -= if fits { all } else { 0 };
+        fits
+    };
+    let few = |from: Vec<KeyValue>| {
+        let mut kept = attributes(from);
+        kept.truncate(MAX_TOLD_ATTRS);
+        kept
+    };
+    let (all_events, all_links) = (events.len(), links.len());
+    let events = events.into_iter().take(MAX_TOLD).map(|event| SdkEvent {
+        time_ns: event.time_unix_nano,
+        name: truncated(&event.name).into(),
+        attributes: few(event.attributes),
+    });
+    let events: Vec<SdkEvent> = events.filter(|event| fits(event.name.len(), &event.attributes)).collect();
+    let links = links.into_iter().take(MAX_TOLD).filter_map(|link| {
+        let trace = TraceId(link.trace_id.as_slice().try_into().ok().filter(|id| *id != [0; 16])?);
+        Some(SdkLink { trace, span: span_id(&link.span_id)?, attributes: few(link.attributes) })
+    });
+    let links: Vec<SdkLink> = links.filter(|link| fits(32, &link.attributes)).collect();
+    let (events_dropped, links_dropped) = (all_events - events.len(), all_links - links.len());
+    out.events_dropped += events_dropped as u64;
+    out.links_dropped += links_dropped as u64;
+    let sum = |by_sdk: u32, here: usize| by_sdk.saturating_add(u32::try_from(here).unwrap_or(u32::MAX));
+    SdkTold {
+        events,
+        links,
+        events_left_out: sum(left_out.0, events_dropped),
+        links_left_out: sum(left_out.1, links_dropped),
+    }
 }
 
 fn add_missing(attrs: &mut Vec<Attr>, more: Vec<Attr>) {

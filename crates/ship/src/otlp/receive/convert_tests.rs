@@ -152,18 +152,37 @@ fn sizes_are_bounded_and_odd_values_become_text() {
 }
 
 #[test]
-fn exceptions_become_attributes_the_rest_is_counted() {
+fn events_and_links_are_kept_within_bounds_and_exceptions_are_attributes_too() {
     let mut span = server();
     let event = |name: &str| Event {
         name: name.into(),
         attributes: vec![key_value("exception.type", "KeyError")],
         ..Event::default()
     };
-    span.events = vec![event("exception"), event("cache miss")];
-    span.links = vec![Link::default()];
-    let got = convert_all(request(vec![span]));
+    span.events = vec![event("exception"), Event { time_unix_nano: 7, ..event("cache miss") }];
+    let link = Link { trace_id: vec![9; 16], span_id: vec![8; 8], ..Link::default() };
+    span.links = vec![Link::default(), link];
+    span.dropped_events_count = 5;
+    let start_ns = span.start_time_unix_nano;
+    let got = convert_all(request(vec![span.clone()]));
     assert!(got.spans[0].attrs.contains(&("exception.type".into(), "KeyError".into())));
-    assert_eq!((got.events_dropped, got.links_dropped), (1, 1));
+    assert_eq!((got.events_dropped, got.links_dropped), (0, 1));
+    let told = SdkTold::of(&got.spans[0]).unwrap();
+    let noted: Vec<_> = told.events.iter().map(|e| (&*e.name, e.time_ns, e.attributes.len())).collect();
+    assert_eq!(noted, [("exception", start_ns, 1), ("cache miss", 7, 1)]);
+    assert_eq!(
+        (told.links.len(), told.links[0].trace.0, told.events_left_out, told.links_left_out),
+        (1, [9; 16], 5, 1)
+    );
+
+    span.events = vec![event("many"); MAX_TOLD + 3];
+    let got = convert_all(request(vec![span.clone()]));
+    assert_eq!((SdkTold::of(&got.spans[0]).unwrap().events.len(), got.events_dropped), (MAX_TOLD, 3));
+
+    let long = Event { attributes: vec![key_value("k", "x".repeat(MAX_VALUE))], ..Event::default() };
+    span.events = vec![long; 20];
+    let got = convert_all(request(vec![span]));
+    assert_eq!((SdkTold::of(&got.spans[0]).unwrap().events.len(), got.events_dropped), (15, 5));
 }
 
 #[test]
