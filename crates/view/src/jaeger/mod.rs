@@ -20,7 +20,8 @@ use calls::calls;
 use params::Params;
 use shape::{trace_json, Dependency, Envelope, Failure, Operation, TraceJson};
 use wirespan_model::syscalls::with_calls;
-use wirespan_store::{Field, Query, TimeRange};
+use wirespan_model::SpanId;
+use wirespan_store::{Field, Query, Store, TimeRange};
 
 const MAX_NAMES: usize = 1000;
 
@@ -113,7 +114,7 @@ async fn traces(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answ
         let found = state.query(move |store| {
             let mut found = Vec::new();
             for id in &params.trace_id {
-                match find_trace(store, &pad(id)) {
+                match find(store, id) {
                     Ok(from) => found.push(trace_json(&with_calls(assemble(store, from, housekeeping)?))),
                     Err(e) if e.status == StatusCode::NOT_FOUND => {}
                     Err(e) => return Err(e),
@@ -134,16 +135,18 @@ async fn traces(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answ
 async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Answer<TraceJson> {
     let housekeeping = state.housekeeping;
     let found = state.query(move |store| {
-        let from = find_trace(store, &pad(&id))?;
+        let from = find(store, &id)?;
         Ok(vec![trace_json(&with_calls(assemble(store, from, housekeeping)?))])
     });
     Ok(Json(Envelope::of(found.await?)))
 }
 
-/// Jaeger drops leading zeros of a trace id. An id of more than 16 digits is padded to 32, a shorter one to 16.
-fn pad(id: &str) -> String {
-    let width = if id.len() > 16 { 32 } else { 16 };
-    format!("{id:0>width$}")
+/// Finds a trace by its id, whose leading zeros Jaeger drops. An id of up to 16 digits may also be that of a span.
+fn find(store: &dyn Store, id: &str) -> Result<SpanId, ApiError> {
+    match find_trace(store, &format!("{id:0>32}")) {
+        Err(e) if e.status == StatusCode::NOT_FOUND && id.len() <= 16 => find_trace(store, &format!("{id:0>16}")),
+        found => found,
+    }
 }
 
 async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answer<Dependency> {

@@ -163,6 +163,10 @@ fn span_json(trace_id: &str, s: &TraceSpan, process_id: String, mut tags: Vec<Ta
     tags.push(Tag::new("span.kind", kind(span.kind).into()));
     if span.status.is_error(span.kind) {
         tags.push(Tag::new("error", true.into()));
+        tags.push(Tag::new("otel.status_code", "ERROR".into()));
+        if !span.error.is_empty() {
+            tags.push(Tag::new("otel.status_description", span.error.as_str().into()));
+        }
     }
     let mut references = Vec::new();
     if let Some(link) = &s.link {

@@ -5,7 +5,7 @@
 //! Jaeger 2.19 (ADR-010 of that repository), which reads parameters in camel case, too. Its UI calls the operation
 //! `span_name`.
 
-use super::{calls, find_trace, operation_names, pad};
+use super::{calls, find, operation_names};
 use crate::assemble::{assemble, traces_of};
 use crate::error::ApiError;
 use crate::filter::params;
@@ -219,7 +219,7 @@ async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -
 async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Response, Refused> {
     let housekeeping = state.housekeeping;
     let found = state.query(move |store| {
-        let from = find_trace(store, &pad(&id))?;
+        let from = find(store, &id)?;
         assemble(store, from, housekeeping)
     });
     answer(&[found.await?])

@@ -145,6 +145,7 @@ async fn what_an_sdk_told_is_there_in_both_versions() {
         operation: "GET".into(),
         target: "/order".into(),
         status: Status::ServerError,
+        error: "no stock".into(),
         start_ns: NOW,
         end_ns: NOW + 9_000,
         trace_id: Some(TraceId([3; 16])),
@@ -152,11 +153,12 @@ async fn what_an_sdk_told_is_there_in_both_versions() {
         resource: resource("orders"),
         ..Span::default()
     };
-    let inside = Span { id: SpanId(2), parent_span_id: Some(SpanId(1)), attrs: Vec::new(), ..root.clone() };
+    let plain = Span { attrs: Vec::new(), ..root.clone() };
+    let inside = Span { id: SpanId(2), parent_span_id: Some(SpanId(1)), ..plain.clone() };
     let other = Span { id: SpanId(3), resource: resource("stock"), ..inside.clone() };
     let store = sample::store().unwrap();
     store.append([root, inside, other].map(Arc::new).into()).unwrap();
-    let app = router(ViewState::new(store));
+    let app = router(ViewState::new(Arc::clone(&store)));
 
     let id = TraceId([3; 16]).to_string();
     let first = ok(&app, &format!("/api/traces/{id}")).await["data"][0]["spans"][0].clone();
@@ -165,8 +167,15 @@ async fn what_an_sdk_told_is_there_in_both_versions() {
     assert_eq!(first["logs"][0]["fields"][1], serde_json::json!({"key": "row", "type": "int64", "value": 3}));
     let link = serde_json::json!({"refType": "FOLLOWS_FROM", "traceID": "09".repeat(16), "spanID": "00000000000000ab"});
     assert_eq!(first["references"], serde_json::json!([link]));
+    let said = serde_json::json!({"key": "otel.status_description", "type": "string", "value": "no stock"});
+    assert!(first["tags"].as_array().unwrap().contains(&said), "{first}");
     let derived = |tag: &Value| tag["key"] == "url.path" || tag["key"] == "error.type";
     assert!(!first["tags"].as_array().unwrap().iter().any(derived), "only what the SDK told: {first}");
+
+    let short = Span { id: SpanId(4), trace_id: Some(TraceId(0xabc_u128.to_be_bytes())), ..plain };
+    store.append(vec![Arc::new(short)]).unwrap();
+    let found = ok(&app, "/api/traces/abc").await;
+    assert_eq!(found["data"][0]["spans"][0]["spanID"], "0000000000000004", "without its leading zeros");
 
     let third = ok(&app, &format!("/api/v3/traces/{id}")).await;
     let spans = &third["result"]["resourceSpans"][0]["scopeSpans"][0]["spans"];
