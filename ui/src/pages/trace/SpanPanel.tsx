@@ -38,6 +38,7 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
   const where = parts(span);
   const way = stops(trace, item, formatDuration);
   const clock = corrected(span, formatDuration);
+  const network = networkFacts(span);
   const children = trace.spans.filter((other) => other.parent?.span_id === span.id);
   return (
     <aside className={css.panel} aria-label={`Span ${span.name}`}>
@@ -72,12 +73,7 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
         <Facts
           rows={[
             ["Duration", formatDuration(span.duration_ns)],
-            [
-              "To the first byte",
-              item.response_offset_ns == null
-                ? "no response"
-                : formatDuration(item.response_offset_ns - item.offset_ns),
-            ],
+            ...firstByte(item),
             ["Since the trace began", formatDuration(item.offset_ns)],
             ["Start", formatExact(span.start_ns)],
             ...(clock ? [["Clock of its host", clock] as const] : []),
@@ -158,9 +154,11 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
         </Section>
       )}
 
-      <Section title="Network">
-        <Facts rows={networkFacts(span)} />
-      </Section>
+      {network.length > 0 && (
+        <Section title="Network">
+          <Facts rows={network} />
+        </Section>
+      )}
 
       <Attributes span={span} />
     </aside>
@@ -186,12 +184,21 @@ function hopFacts({ hop }: TraceSpan, parent: TraceSpan | undefined): Fact[] {
   return facts;
 }
 
+/** An SDK does not say when the response began. */
+function firstByte({ span, offset_ns, response_offset_ns }: TraceSpan): Fact[] {
+  if (span.tap === "app") return [];
+  const after = response_offset_ns == null ? "no response" : formatDuration(response_offset_ns - offset_ns);
+  return [["To the first byte", after]];
+}
+
 function networkFacts(span: SpanView): Fact[] {
   const { tcp } = span;
   const facts: Fact[] = [];
   if (span.client) facts.push(["Client", span.client]);
   if (span.server) facts.push(["Server", span.server]);
-  facts.push(["Request", formatBytes(span.request_bytes)], ["Response", formatBytes(span.response_bytes)]);
+  if (span.tap !== "app") {
+    facts.push(["Request", formatBytes(span.request_bytes)], ["Response", formatBytes(span.response_bytes)]);
+  }
   if (tcp.srtt_ns > 0) facts.push(["Round trip (smoothed)", formatDuration(tcp.srtt_ns)]);
   if (tcp.connect_ns > 0) facts.push(["Handshake", formatDuration(tcp.connect_ns)]);
   if (tcp.queue_ns > 0) facts.push(["Waited in the socket", formatDuration(tcp.queue_ns)]);
