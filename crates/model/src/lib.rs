@@ -30,6 +30,7 @@ pub mod process_context;
 pub mod sdk;
 mod sdk_told;
 pub mod semconv;
+mod skip;
 pub mod span;
 mod span_events;
 pub mod stack;

@@ -16,10 +16,10 @@ pub struct SdkTold {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<SdkLink>,
     /// Events that the SDK or wirespan left out.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub events_left_out: u32,
     /// Links that the SDK or wirespan left out.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub links_left_out: u32,
 }
 
@@ -58,20 +58,12 @@ impl SdkTold {
         let json = serde_json::to_string(self).unwrap_or_default();
         (*self != SdkTold::default()).then(|| (Cow::Borrowed(SDK_TOLD), Value::Str(json.into())))
     }
-
-    /// Its events as those of any span.
-    pub fn span_events(self) -> impl Iterator<Item = SpanEvent> {
-        self.events.into_iter().map(|event| SpanEvent {
-            time_ns: event.time_ns,
-            name: Cow::Owned(event.name.into()),
-            attributes: event.attributes,
-        })
-    }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
-fn is_none(n: &u32) -> bool {
-    *n == 0
+impl From<SdkEvent> for SpanEvent {
+    fn from(event: SdkEvent) -> Self {
+        SpanEvent { time_ns: event.time_ns, name: Cow::Owned(event.name.into()), attributes: event.attributes }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::stack::Stack;
 use crate::syscalls::SpanCalls;
 use crate::wait::{SpanSample, SpanWait, SpanWaits, SAMPLE_NS};
-use crate::{Attr, SdkTold, Span, Value};
+use crate::{Attr, SdkEvent, Span, Value};
 use std::borrow::Cow;
 
 /// Most places that are told in which a span ran.
@@ -21,9 +21,9 @@ pub struct SpanEvent {
     pub attributes: Vec<Attr>,
 }
 
-/// The events of a span; `waits` are its own ([`SpanWaits::of`]).
-pub fn span_events(span: &Span, waits: Option<&SpanWaits>) -> Vec<SpanEvent> {
-    let mut events: Vec<SpanEvent> = SdkTold::of(span).into_iter().flat_map(SdkTold::span_events).collect();
+/// The events of a span. Its own are `waits` ([`SpanWaits::of`]) and what its SDK `told` ([`crate::SdkTold::of`]).
+pub fn span_events(span: &Span, waits: Option<&SpanWaits>, told: Vec<SdkEvent>) -> Vec<SpanEvent> {
+    let mut events: Vec<SpanEvent> = told.into_iter().map(SpanEvent::from).collect();
     if let Some(all) = waits {
         let wait = |of: &SpanWait| SpanEvent {
             time_ns: of.start_ns,

@@ -14,7 +14,7 @@ pub struct Frame {
     #[serde(default, skip_serializing_if = "Text::is_empty")]
     pub file: Text,
     /// Line in that file; 0 if it is not known.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub line: u32,
     /// Name of the program or library, without directories; empty for the kernel and for code made while it runs.
     #[serde(default, skip_serializing_if = "Text::is_empty")]
@@ -111,11 +111,6 @@ impl PartialEq for NamedLater {
 }
 
 impl Eq for NamedLater {}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
-fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
 
 #[cfg(test)]
 mod tests {

@@ -78,7 +78,7 @@ pub struct CallSum {
     /// How many.
     pub count: u64,
     /// How many of them returned an error.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub failed: u64,
     /// How long all took together, ns.
     pub total_ns: u64,
@@ -112,10 +112,10 @@ pub struct SpanCalls {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<SpanCall>,
     /// Number of further calls, which are in the sums only.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub left_out: u64,
     /// Number of calls that the kernel could not tell; they are in no sum.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub lost: u64,
     /// Some of its calls gave way to newer ones before it ended: the sums are too small.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -229,11 +229,6 @@ pub fn with_calls(trace: Trace) -> Trace {
         spans.extend(calls);
     }
     Trace { spans, ..trace }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 #[cfg(test)]

@@ -213,7 +213,7 @@ pub struct SpanWait {
     /// How long the thread did not run, ns.
     pub duration_ns: u64,
     /// Part of that in which it was ready, and had no processor, ns.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub ready_ns: u64,
     /// Name of its system call; empty if it ran its own code.
     #[serde(default, skip_serializing_if = "Text::is_empty")]
@@ -297,7 +297,7 @@ pub struct SpanWaits {
     #[serde(default)]
     pub left_out: u32,
     /// How long the waits took that are left out, together.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub left_out_ns: u64,
     /// How often the threads were woken, and how long they then were ready until they ran, together, ns; of all waits.
     #[serde(default, skip_serializing_if = "is_never")]
@@ -309,7 +309,7 @@ pub struct SpanWaits {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<SpanSample>,
     /// Number of further samples, whose stack is not known or rare.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::skip::is_default")]
     pub samples_left_out: u32,
 }
 
@@ -332,18 +332,8 @@ impl SpanWaits {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
-fn is_none(n: &u32) -> bool {
-    *n == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
 fn is_never(woken: &(u32, u64)) -> bool {
     woken.0 == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 #[cfg(test)]

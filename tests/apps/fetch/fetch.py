@@ -13,7 +13,6 @@ fetched, fetch.py says so and goes on; the tests that need that part are skipped
 
 import concurrent.futures
 import hashlib
-import json
 import os
 import pathlib
 import shutil
@@ -51,6 +50,7 @@ def run(*command, cwd=HERE, **env):
     )
     if done.returncode:
         raise Failed("\n".join(done.stdout.strip().splitlines()[-4:]))
+    return done.stdout
 
 
 def python(name, requirements):
@@ -168,8 +168,8 @@ def jaeger():
     Its go.mod replaces a module, so that it is built where its sources are; `go install` refuses that.
     """
     module = "github.com/jaegertracing/jaeger@v1.76.0"
-    told = subprocess.run(["go", "mod", "download", "-json", module], capture_output=True, text=True, check=True)
-    sources = json.loads(told.stdout)["Dir"]
+    run("go", "mod", "download", module)
+    sources = pathlib.Path(run("go", "env", "GOMODCACHE").strip()) / module
     run("go", "build", "-C", sources, "-trimpath", "-ldflags=-s -w", "-o", str(CACHE / "jaeger"), "./cmd/jaeger")
 
 

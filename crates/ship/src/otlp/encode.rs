@@ -175,7 +175,7 @@ fn encode_span(item: &Item) -> proto::Span {
         end_time_unix_nano: span.end_ns.max(span.start_ns),
         attributes,
         dropped_events_count: told.events_left_out.saturating_add(waits.as_ref().map_or(0, |waits| waits.left_out)),
-        events: span_events(span, waits.as_ref()).into_iter().map(encode_event).collect(),
+        events: span_events(span, waits.as_ref(), told.events).into_iter().map(encode_event).collect(),
         dropped_links_count: told.links_left_out,
         links: item.links.iter().filter_map(encode_link).chain(told.links.into_iter().map(encode_sdk_link)).collect(),
         status: Some(status.unwrap_or_default()),

@@ -178,7 +178,8 @@ fn span_json(trace_id: &str, s: &TraceSpan, process_id: String, mut tags: Vec<Ta
             span_id: link.parent.to_string(),
         });
     }
-    references.extend(SdkTold::of(span).into_iter().flat_map(|told| told.links).map(|link| Reference {
+    let told = SdkTold::of(span).unwrap_or_default();
+    references.extend(told.links.into_iter().map(|link| Reference {
         ref_type: "FOLLOWS_FROM",
         trace_id: link.trace.to_string(),
         span_id: link.span.to_string(),
@@ -192,7 +193,7 @@ fn span_json(trace_id: &str, s: &TraceSpan, process_id: String, mut tags: Vec<Ta
         start_time: span.start_ns / 1_000,
         duration: span.duration_ns() / 1_000,
         tags,
-        logs: span_events(span, SpanWaits::of(span).as_ref()).into_iter().map(log).collect(),
+        logs: span_events(span, SpanWaits::of(span).as_ref(), told.events).into_iter().map(log).collect(),
         process_id,
         warnings: None,
     }
